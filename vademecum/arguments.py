@@ -1,0 +1,103 @@
+"""Refusing bad arguments: each error names the argument, the constraint and what was given.
+
+Every check returns its argument, so that a function can open with
+`patterns = signs("patterns", patterns, width=self.n)`.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["bits", "choice", "floats", "number", "signs", "whole"]
+
+
+def floats(
+    name: str, x: Any, *, ndim: int | None = None, width: int | None = None, empty: bool = False
+) -> Tensor:
+    """A tensor of finite floating-point numbers, with `ndim` axes, the last one `width` long."""
+    x = _tensor(name, x, ndim=ndim, width=width, empty=empty)
+    if not (x.is_floating_point() or x.is_complex()):
+        raise ValueError(f"{name} must be floating point, got {x.dtype}")
+    finite = torch.isfinite(x)
+    if not finite.all():
+        place = tuple(int(i) for i in (~finite).nonzero()[0])
+        raise ValueError(f"{name} must be finite, got {x[place].item()} at {place}")
+    return x
+
+
+def signs(name: str, x: Any, *, ndim: int | None = None, width: int | None = None) -> Tensor:
+    """A tensor whose entries are all -1 or +1, of any dtype."""
+    x = _tensor(name, x, ndim=ndim, width=width)
+    return _entries(name, x, (x == 1) | (x == -1), "-1 or +1")
+
+
+def bits(name: str, x: Any, *, ndim: int | None = None, width: int | None = None) -> Tensor:
+    """A tensor whose entries are all 0 or 1, of any dtype."""
+    x = _tensor(name, x, ndim=ndim, width=width)
+    return _entries(name, x, (x == 0) | (x == 1), "0 or 1")
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> float:
+    """A real number with `low <= value <= high` and `above < value < below`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    limits = [
+        (low <= value, f">= {low:g}"),
+        (value <= high, f"<= {high:g}"),
+        (value > above or above == -math.inf, f"> {above:g}"),
+        (value < below or below == math.inf, f"< {below:g}"),
+    ]
+    for kept, limit in limits:
+        if not kept or math.isnan(value):
+            raise ValueError(f"{name} must be {limit}, got {value}")
+    return value
+
+
+def whole(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
+    """An integer with `low <= value <= high`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ValueError(f"{name} must be an integer, got {value!r}")
+    value = value.__index__()
+    if low is not None and value < low:
+        raise ValueError(f"{name} must be >= {low}, got {value}")
+    if high is not None and value > high:
+        raise ValueError(f"{name} must be <= {high}, got {value}")
+    return value
+
+
+def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    return value
+
+
+def _tensor(
+    name: str, x: Any, *, ndim: int | None, width: int | None, empty: bool = False
+) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} must be a tensor, got {type(x).__name__}")
+    if ndim is not None and x.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} axes, got shape {tuple(x.shape)}")
+    if width is not None and (x.ndim == 0 or x.shape[-1] != width):
+        raise ValueError(f"{name} must be {width} wide, got shape {tuple(x.shape)}")
+    if not empty and x.numel() == 0:
+        raise ValueError(f"{name} must not be empty, got shape {tuple(x.shape)}")
+    return x
+
+
+def _entries(name: str, x: Tensor, good: Tensor, allowed: str) -> Tensor:
+    if not good.all():
+        place = tuple(int(i) for i in (~good).nonzero()[0])
+        raise ValueError(f"entries of {name} must be {allowed}, got {x[place].item()} at {place}")
+    return x

@@ -1,0 +1,39 @@
+"""scikit-learn's estimator contract over arrays and tensors.
+
+An estimator given NumPy arrays (or anything scikit-learn accepts) keeps that contract to the
+letter. Given a tensor it computes on the tensor's device, in its dtype, and answers with tensors.
+The two functions here are all that a `fit` or `predict` needs to serve both.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from vademecum.arguments import floats
+
+__all__ = ["take", "give"]
+
+
+def take(estimator: Any, X: Any, *, reset: bool = False, **checks: Any) -> Tensor:
+    """Validate the examples and return them as a tensor with one row each.
+
+    Args:
+        estimator: The estimator being fitted or asked; learns or checks `n_features_in_`.
+        X: An array-like of shape (n, features), or a tensor.
+        reset: Whether this is `fit`.
+        checks: Further arguments for scikit-learn's `validate_data`.
+    """
+    if not isinstance(X, Tensor):
+        X = validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32], **checks)
+        return torch.from_numpy(np.ascontiguousarray(X))
+    if reset:
+        estimator.n_features_in_ = floats("X", X, ndim=2).shape[1]
+    return floats("X", X, ndim=2, width=estimator.n_features_in_)
+
+
+def give(result: Tensor, like: Any) -> Any:
+    """Return a result in the kind of its input: a tensor for a tensor, else a NumPy array."""
+    return result if isinstance(like, Tensor) else result.cpu().numpy()
