@@ -1,6 +1,5 @@
 """The claim machinery: state, check, run and report what the course says."""
 
-from vademecum.claims.ledger import By, Claim, Foil, claim, select
 from vademecum.claims.evidence import (
     Evidence,
     at_least,
@@ -11,6 +10,7 @@ from vademecum.claims.evidence import (
     rejects,
     slope,
 )
+from vademecum.claims.ledger import By, Claim, Foil, claim, select
 from vademecum.claims.report import Report, environment, read_reports, write_reports
 from vademecum.claims.runner import run
 from vademecum.claims.workers import Workers

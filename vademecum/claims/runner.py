@@ -6,7 +6,7 @@ do as well. What comes back is the same, since a run is a pure function of (id, 
 """
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import ExitStack
 
@@ -25,7 +25,7 @@ def run(
     jobs: int | None = None,
     limit: float | None = None,
     full: bool = False,
-) -> Iterator[Report]:
+) -> Generator[Report, None, None]:
     """Run claims with seeds, the longest first, and yield reports as they come.
 
     A claim that raises, hangs or takes its process down is reported as broken or overdue, and the

@@ -1,0 +1,52 @@
+# The dev loop, from nothing but Python 3.11 (or newer) and make.
+PYTHON ?= python3
+ROOM ?=
+ARGS ?=
+BIN = .venv/bin
+
+.PHONY: check test lint tables docs pictures bench clean
+
+check: .venv/core  ## the product's first command: run every claim of the course
+	@$(BIN)/vade check $(ARGS)
+
+test: .venv/dev  ## every test, doctest and claim
+	$(BIN)/python -m pytest -n auto --dist worksteal -q $(ARGS)
+
+lint: .venv/dev  ## formatting, lint, types, generated tables: what CI and pre-commit run
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/python docs/tables.py --check
+
+tables: .venv/dev  ## regenerate the README's room table, docs/claims.md and docs/errata.md
+	$(BIN)/python docs/tables.py
+
+docs: .venv/dev  ## the documentation, in docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
+
+pictures: .venv/core  ## redraw the README's pictures
+	$(BIN)/python docs/pictures.py
+
+bench: .venv-bench/ready  ## ours against the peers: make bench ROOM=connectionism
+	.venv-bench/bin/python -m bench $(ROOM)
+
+clean:
+	rm -rf .venv .venv-bench docs/_build
+
+.venv/core: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Setting up .venv (the first time this takes a minute or two) ..."
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[data]"
+	@touch $@
+
+.venv/dev: .venv/core
+	@echo "Adding the development tools ..."
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+.venv-bench/ready: pyproject.toml constraints.txt bench/peers.txt
+	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	@echo "Setting up .venv-bench with the peers ..."
+	@.venv-bench/bin/pip install -q --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	@.venv-bench/bin/pip install -q --disable-pip-version-check --no-deps -r bench/peers.txt
+	@touch $@

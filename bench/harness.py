@@ -1,0 +1,126 @@
+r"""Timing ours and the peers side by side.
+
+A row names a workload, our call and the peers' calls. First all answers are compared; then the
+calls take turns (ours, peer, ours, peer, ...), and each turn gives a ratio peer / ours. The median
+of those ratios is robust against a machine whose speed drifts, since both sides of a ratio saw the
+same moment. A ratio above 1 means that we are faster.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ["Result", "Row", "measure"]
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    name: str
+    ours: Callable[[], Any]
+    peers: dict[str, Callable[[], Any]]
+    agree: Callable[[Any, Any], None]  # raises if our answer and a peer's differ
+    limit: str = ""  # the bound by arithmetic or bytes, where one is known
+    rounds: int = 7
+
+
+@dataclass
+class Result:
+    """What a row measured: median seconds, and ratios peer / ours."""
+
+    row: str
+    ours_s: float
+    peer: str  # the fastest
+    peer_s: float
+    ratio: float
+    memory_ratio: float | None
+    ours_mb: float | None
+    peer_mb: float | None
+    limit: str
+    peers: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def measure(row: Row, *, budget: float = 60.0) -> Result:
+    """Check agreement, then time in turns until `row.rounds` or the budget of seconds is spent."""
+    calls = {"ours": row.ours, **row.peers}
+    answers = {name: call() for name, call in calls.items()}  # also the warm-up
+    for name in row.peers:
+        row.agree(answers["ours"], answers[name])
+    del answers
+    memory = {name: _peak_megabytes(call) for name, call in calls.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    start = time.perf_counter()
+    for turn in range(row.rounds):
+        for name, call in calls.items():
+            seconds[name].append(_seconds(call))
+        if turn >= 2 and time.perf_counter() - start > budget:
+            break
+    return _result(row, seconds, memory)
+
+
+def _result(row: Row, seconds: dict[str, list[float]], memory: dict[str, float | None]) -> Result:
+    median = {name: statistics.median(times) for name, times in seconds.items()}
+    ratio = {
+        name: statistics.median(p / o for p, o in zip(seconds[name], seconds["ours"], strict=True))
+        for name in row.peers
+    }
+    best = min(row.peers, key=lambda name: median[name])
+    ours_mb, peer_mb = memory["ours"], memory[best]
+    return Result(
+        row=row.name,
+        ours_s=median["ours"],
+        peer=best,
+        peer_s=median[best],
+        ratio=ratio[best],
+        memory_ratio=peer_mb / max(ours_mb, 1.0) if ours_mb is not None and peer_mb else None,
+        ours_mb=ours_mb,
+        peer_mb=peer_mb,
+        limit=row.limit,
+        peers={name: {"s": median[name], "ratio": ratio[name]} for name in row.peers},
+    )
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    gc.collect()
+    _synchronise()
+    start = time.perf_counter()
+    call()
+    _synchronise()
+    return time.perf_counter() - start
+
+
+def _synchronise() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _peak_megabytes(call: Callable[[], Any]) -> float | None:
+    """The memory that a call takes on top of what was there: of the device, else resident."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        _synchronise()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak (Linux)
+        before = _resident("VmRSS")
+        call()
+        return max(_resident("VmHWM") - before, 0.0)
+    except OSError:
+        return None
+
+
+def _resident(field_name: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field_name):
+            return int(line.split()[1]) / 1e3
+    raise OSError(f"no {field_name} in /proc/self/status")

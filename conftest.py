@@ -1,0 +1,40 @@
+"""What every test and doctest shares: names, a seed of its own, and the `--seeds` sweep."""
+
+import hashlib
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+
+
+def pytest_addoption(parser):
+    parser.addoption("--seeds", default="0", help="seeds for the claims, such as 3 or 0-19")
+
+
+def pytest_generate_tests(metafunc):
+    if "seed" in metafunc.fixturenames:
+        first, _, last = metafunc.config.getoption("seeds").partition("-")
+        metafunc.parametrize("seed", range(int(first), int(last or first) + 1))
+
+
+@pytest.fixture(autouse=True)
+def _seeded(request):
+    """A forked generator, seeded by the test's name: no test moves another's random numbers."""
+    with torch.random.fork_rng(devices=[]):
+        digest = hashlib.sha256(request.node.nodeid.encode()).digest()
+        torch.default_generator.manual_seed(int.from_bytes(digest[:7]))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _names(doctest_namespace):
+    doctest_namespace |= {"torch": torch, "nn": torch.nn, "np": np}
+
+
+@pytest.fixture
+def unchecked():
+    """Switch the run-time type checks off: what a user sees who hands in the wrong thing."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
