@@ -1,0 +1,113 @@
+"""The laws of claims: hold for every seed, be able to fail, and keep to the budget.
+
+| law | a claim keeps it if |
+|---|---|
+| statement | it says something, with a title line |
+| foil | it has at least one foil |
+| holds | its evidence holds for every seed |
+| refutes | it refutes each of its foils, for every seed |
+| reproduces | the same seed gives the same evidence, bit for bit |
+| budget | the median CPU time of its runs, the first left out, is within its budget |
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from vademecum.claims import Claim, Report
+from vademecum.testing import laws
+
+__all__ = ["CLAIM_LAWS", "check_claim"]
+
+
+def check_claim(
+    claim: Claim, seeds: Iterable[int] = range(20), *, skip: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Hold a claim to its laws; it runs once for each seed, and twice more for the first.
+
+    Args:
+        claim: Any claim, registered or not.
+        seeds: The seeds for which it must hold.
+        skip: Reasons by the names of laws not to check.
+
+    Returns:
+        The names of the laws that were checked and hold.
+
+    Raises:
+        BrokenLaw: At the first law that does not hold.
+        ValueError: If there are no seeds, or `skip` names an unknown law.
+
+    Example:
+        >>> from vademecum.claims import Claim, at_most
+        >>> def tautology():
+        ...     '''One is at most two.'''
+        ...     yield at_most(1, 2)
+        >>> check_claim(Claim("logic.tautology", tautology, "witness", (), (), 1.0, {}))
+        Traceback (most recent call last):
+        vademecum.testing.laws.BrokenLaw: logic.tautology breaks the law 'foil': it has no foil, ...
+    """
+    trial = _Trial(claim, tuple(seeds))
+    if not trial.seeds:
+        raise ValueError("seeds must not be empty")
+    return laws.enforce(CLAIM_LAWS, trial, claim.id, skip)
+
+
+@dataclass
+class _Trial:
+    claim: Claim
+    seeds: tuple[int, ...]
+
+    @cached_property
+    def reports(self) -> list[Report]:
+        return [self.claim.run(seed) for seed in self.seeds]
+
+    @cached_property
+    def again(self) -> list[Report]:
+        """Two more runs of the first seed, warm."""
+        return [self.claim.run(self.seeds[0]) for _ in range(2)]
+
+
+def _statement(trial: _Trial) -> Iterator[str]:
+    if not trial.claim.title.strip():
+        yield "its docstring has no title line"
+
+
+def _foil(trial: _Trial) -> Iterator[str]:
+    if not trial.claim.foils:
+        yield "it has no foil, so nothing shows that it could fail"
+
+
+def _holds(trial: _Trial) -> Iterator[str]:
+    for report in trial.reports:
+        if report.verdict not in ("holds", "blunt"):
+            yield str(report)
+
+
+def _refutes(trial: _Trial) -> Iterator[str]:
+    for report in trial.reports:
+        survivors = [
+            foil.why
+            for foil, counterexample in zip(trial.claim.foils, report.counterexamples, strict=True)
+            if counterexample is None
+        ]
+        if survivors:
+            yield f"seed {report.seed} does not refute {'; '.join(survivors)}"
+
+
+def _reproduces(trial: _Trial) -> Iterator[str]:
+    first = trial.reports[0]
+    for report in trial.again:
+        if report != first:
+            yield f"seed {first.seed} gives {first.tightest} once and {report.tightest} again"
+
+
+def _budget(trial: _Trial) -> Iterator[str]:
+    seconds = median(r.seconds for r in [*trial.reports, *trial.again][1:])
+    if seconds > trial.claim.budget:
+        yield f"it takes {seconds:.3g} CPU seconds, warm; its budget is {trial.claim.budget:g}"
+
+
+_LAWS = (_statement, _foil, _holds, _refutes, _reproduces, _budget)
+CLAIM_LAWS = {law.__name__[1:]: law for law in _LAWS}
+"""The laws of claims by name, in the order in which they are checked."""
