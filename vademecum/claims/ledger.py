@@ -31,6 +31,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from vademecum import ROOMS
 from vademecum.claims.evidence import Evidence
@@ -148,7 +149,7 @@ def laboratory(key: str) -> Iterator[None]:
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:7])
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 (what a check may draw from)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), threadpool_limits(1):
         torch.default_generator.manual_seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002
         random.seed(seed)

@@ -31,7 +31,7 @@ class Workers(Executor):
             raise ValueError(f"jobs must be at least 1, got {jobs}")
         if limit is not None and not limit > 0:
             raise ValueError(f"limit must be positive, got {limit}")
-        self._threads = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
+        self._threads = ThreadPoolExecutor(jobs or os.cpu_count() or 1, initializer=_ignore_ctrl_c)
         self._context = get_context("spawn")
         self._own = threading.local()
         self._processes: set[Any] = set()
@@ -82,6 +82,8 @@ class Workers(Executor):
             far_end.close()  # so that the pipe ends when the process does
             self._processes.add(process)
             self._own.worker = process, pipe
+            if self._closed:  # in the meantime
+                process.kill()
         return self._own.worker
 
     def _discard(self, process: Any, pipe: Connection) -> None:
@@ -92,8 +94,13 @@ class Workers(Executor):
         self._own.worker = None
 
 
+def _ignore_ctrl_c() -> None:
+    """Leave Ctrl-C to the main thread; processes started here inherit the mask from birth."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
 def _serve(pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
     while True:
         try:
             fn, args, kwargs = pipe.recv()
