@@ -36,6 +36,8 @@ def signs(name: str, x: Any, *, ndim: int | None = None, width: int | None = Non
 def bits(name: str, x: Any, *, ndim: int | None = None, width: int | None = None) -> Tensor:
     """A tensor whose entries are all 0 or 1, of any dtype."""
     x = _tensor(name, x, ndim=ndim, width=width)
+    if x.dtype == torch.bool:  # nothing else it could be
+        return x
     return _entries(name, x, (x == 0) | (x == 1), "0 or 1")
 
 

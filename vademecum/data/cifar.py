@@ -25,6 +25,7 @@ __all__ = ["CIFAR10_CLASSES", "Cifar10", "read_cifar10"]
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
+"""The names of the classes, in the order of their labels."""
 
 RECORD = 1 + 3 * 32 * 32
 FOLDER = "cifar-10-batches-bin"

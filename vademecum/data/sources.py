@@ -149,6 +149,7 @@ MNIST = Source(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
     ),
 )
+"""LeCun, Cortes and Burges' handwritten digits."""
 
 FASHION_MNIST = Source(
     name="fashion_mnist",
@@ -166,6 +167,7 @@ FASHION_MNIST = Source(
     package="dataset-fashion-mnist",
     folder="/usr/share/datasets/fashion-mnist",
 )
+"""Zalando Research's articles of clothing."""
 
 CIFAR10 = Source(
     name="cifar10",
@@ -180,3 +182,4 @@ CIFAR10 = Source(
     counts={"train": 50_000, "test": 10_000},
     mirrors=("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/"),
 )
+"""Krizhevsky's small photographs."""
