@@ -1,0 +1,50 @@
+"""What is known of dense associative memories, beyond the sheets."""
+
+import torch
+
+from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.connectionism.dense_hopfield import DenseHopfield
+
+
+@claim(by="sampling", budget=0.5)
+def dense_hopfield_is_attention(
+    steepness: float = 1.0,
+    sign: float = 1.0,
+    sizes: tuple[tuple[int, int], ...] = ((1, 1), (5, 3), (40, 8), (300, 16)),
+    starts: int = 50,
+):
+    r"""Retrieval from a dense associative memory is attention, and lowers its energy.
+
+    For patterns $p_1, \dots, p_s \in \mathbb{R}^d$ and $\beta > 0$ let
+
+    $$E(x) = -\frac1\beta \log \sum_t e^{\beta \langle p_t, x \rangle} + \frac12 \|x\|^2
+    + \frac{\log s}{\beta} + \frac12 M^2, \qquad M = \max_t \|p_t\|.$$
+
+    Then $E \ge 0$, and the step $x' = \sum_t \mathrm{softmax}_t(\beta \langle p_t, x \rangle) p_t$,
+    attention with keys and values $p_t$, query $x$ and scale $\beta$, is
+    $x' = x - \nabla E(x)$ and gives $E(x') \le E(x) - \frac12 \|x' - x\|^2$.
+
+    *Proof.* $E = f + \frac12 \|x\|^2 + \mathrm{const}$ with $f$ concave and $\nabla f(x) = -x'$, so
+    that $E(x') - E(x) \le -\langle x', x' - x \rangle + \frac12 \|x'\|^2 - \frac12 \|x\|^2
+    = -\frac12 \|x' - x\|^2$. (Ramsauer et al., 2021.)
+
+    *Check.* The step against a loop over patterns, and against the gradient of the energy.
+    """
+    for s, d in sizes:
+        beta = float(0.1 + 2 * torch.rand(()))
+        patterns, x = torch.randn(s, d), 2 * torch.randn(starts, d)
+        memory = DenseHopfield(patterns, beta=beta)
+        new = memory(x)
+        weights = torch.stack([torch.exp(steepness * beta * (x @ p)) for p in patterns])
+        attended = torch.stack([w[:, None] * p for w, p in zip(weights, patterns, strict=True)])
+        yield equals(new, attended.sum(0) / weights.sum(0)[:, None], s=s, d=d)
+        x.requires_grad_()
+        (gradient,) = torch.autograd.grad(memory.energy(x).sum(), x)
+        yield equals(new, x - sign * gradient, s=s, d=d)
+        moved = (new - x).square().sum(1)
+        yield at_most(memory.energy(new), memory.energy(x) - sign * moved / 2, s=s, d=d)
+        yield at_least(memory.energy(x), 0.0, s=s, d=d)
+
+
+dense_hopfield_is_attention.foil("the scale of attention is the inverse temperature", steepness=2.0)
+dense_hopfield_is_attention.foil("the step goes down the gradient", sign=-1.0)

@@ -1,0 +1,176 @@
+"""What the course claims of Hopfield networks as memories."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vademecum.claims import claim, equals
+from vademecum.connectionism.hopfield import HopfieldNetwork, overlap
+
+
+def all_states(n: int) -> Tensor:
+    """The $2^n$ states, as rows of integers."""
+    return 2 * (torch.arange(2**n)[:, None] >> torch.arange(n) & 1) - 1
+
+
+def hadamard(n: int) -> Tensor:
+    """A Hadamard matrix, whose rows are orthogonal; for powers of two."""
+    i = torch.arange(n)
+    common = i[:, None] & i
+    parity = sum((common >> bit & 1) for bit in range(max(1, n.bit_length())))
+    return 1 - 2 * (torch.as_tensor(parity) % 2)
+
+
+def anti_hebbian(patterns: Tensor) -> HopfieldNetwork:
+    """A network with the couplings $-W$."""
+    return HopfieldNetwork(weights=-HopfieldNetwork(patterns).weights)
+
+
+@claim(
+    by="sampling",
+    sources=("B-064", "B-065", "C-021", "C-025", "E-072"),
+    budget=0.5,
+    full={"n": 4000, "s": 20, "flips": 400},
+)
+def hopfield_network(
+    couple: Callable[[Tensor], HopfieldNetwork] = HopfieldNetwork,
+    n: int = 400,
+    s: int = 5,
+    flips: int = 40,
+):
+    r"""A Hopfield network is an associative memory.
+
+    Units $X_i \in \{-1, +1\}$ have symmetric couplings $w_{ij} = w_{ji}$, $w_{ii} = 0$, and one at
+    a time do $X_i \leftarrow \mathrm{sign}(\sum_j w_{ij} X_j - b_i)$. With Hebbian couplings and
+    $b = 0$ the $s$ stored patterns $x^t \in \{\pm1\}^n$ become attractors when $s \ll 0.138 n$:
+    from a corrupted pattern the dynamics return to the stored one. Pairwise orthogonal patterns are
+    fixed points for sure.
+
+    *Check.* With $k$ bits of random patterns flipped, one asynchronous sweep restores them all. As
+    long as all goes well, the state when a unit is visited is fixed by the start and the order, its
+    signal is at least $n - 2k - 1$, and its crosstalk is a sum of $(s-1)(n-1)$ independent signs;
+    by Hoeffding and a union over units and starts the check fails with a probability of at most
+    $s n \exp(-\frac{(n - 2k - 1)^2}{2 (s-1) (n-1)}) < 10^{-10}$. (Hopfield, 1982.)
+    """
+    patterns = 2 * torch.randint(2, (s, n)) - 1
+    wrong = torch.rand(s, n).argsort(1) < flips
+    end = couple(patterns).retrieve(torch.where(wrong, -patterns, patterns), max_sweeps=1)
+    yield equals(end.states, patterns.double(), tol=0.0, n=n, s=s)
+    yield equals(end.period, 1, n=n, s=s)
+
+    orthogonal = hadamard(8)[:3]
+    end = couple(orthogonal).retrieve(orthogonal)
+    yield equals(end.states, orthogonal.double(), tol=0.0, n=8, s=3)
+    yield equals(end.sweeps, 0, n=8, s=3)
+
+
+hopfield_network.foil("with anti-Hebbian couplings the patterns are unstable", couple=anti_hebbian)
+hopfield_network.foil("far above capacity patterns are lost", s=400)
+
+
+@claim(by="identity", sources=("B-064", "C-024", "C-026", "C-027", "E-074"), budget=0.5)
+def hopfield_hebbian_weights(
+    removed: float = 1.0,
+    over: str = "patterns",
+    sizes: tuple[tuple[int, int], ...] = ((2, 1), (4, 1), (6, 4), (8, 5), (5, 9)),
+):
+    r"""Hebbian couplings of a Hopfield network.
+
+    $w_{ij} = \frac1n \sum_{t=1}^s x_i^t x_j^t$ for $i \ne j$ and $w_{ii} = 0$. In matrix form
+
+    $$W = \frac1n \sum_t x^t (x^t)^\top - \frac sn I = \frac1n \Theta, \qquad
+    \Theta = \sum_t (x^t (x^t)^\top - I) \in \mathbb{Z}^{n \times n}.$$
+
+    The subtraction matters: since $(x_i^t)^2 = 1$ the outer products put $s/n$ on every diagonal
+    entry. Pairwise orthogonal patterns satisfy $W x^t = (1 - \frac sn) x^t$.
+
+    *Check.* The matrix form (in integers) and the couplings of `HopfieldNetwork` against the loop
+    over $i$, $j$ and $t$; the fields of rows of a Hadamard matrix.
+    """
+    for n, s in sizes:
+        patterns = 2 * torch.randint(2, (s, n)) - 1
+        rows = patterns.tolist()
+        loop = [
+            [sum(x[i] * x[j] for x in rows) if i != j else 0 for j in range(n)] for i in range(n)
+        ]
+        outer = patterns.T @ patterns if over == "patterns" else patterns.sum(1) @ patterns
+        theta = outer - removed * s * torch.eye(n)
+        yield equals(theta, torch.tensor(loop).double(), tol=0.0, n=n, s=s)
+        net = HopfieldNetwork(patterns)
+        yield equals(n * net.weights, torch.tensor(loop), n=n, s=s)
+        yield equals(net.weights.diagonal(), 0.0, tol=0.0, n=n, s=s)
+    for s in range(1, 9):
+        patterns = hadamard(8)[torch.randperm(8)[:s]]
+        yield equals(HopfieldNetwork(patterns).fields(patterns), (1 - s / 8) * patterns, n=8, s=s)
+
+
+hopfield_hebbian_weights.erratum(
+    "C-027",
+    printed=r"$W=\frac{1}{n}\sum_{t=1}^s x^t(x^t)^\top$",
+    right=r"$W=\frac{1}{n}\sum_{t=1}^s x^t(x^t)^\top-\frac{s}{n}I$",
+    why="it contradicts $w_{ii} = 0$, which the same box demands: every diagonal entry is $s/n$",
+    weight="hard",
+    removed=0.0,
+)
+hopfield_hebbian_weights.foil("the sum is over patterns, not over units", over="units")
+
+
+@claim(by="exhaustion", sources=("B-068",), budget=1.0)
+def hopfield_overlap(
+    step: int = 2, removed: int = 1, sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
+):
+    r"""Overlap, Hamming distance and aligned fields.
+
+    For $x, \hat x \in \{\pm1\}^n$ at Hamming distance $k$, $x \cdot \hat x = n - 2k$. In a network
+    that stores the single pattern $x$ ($\Theta = x x^\top - I$) the aligned field
+    $x_i (\Theta \hat x)_i$ is $n - 2k - 1$ on uncorrupted bits and $n - 2k + 1$ on corrupted ones,
+    so the worst case is $x \cdot \hat x - 1$.
+
+    *Check.* All pairs of states.
+    """
+    for n in sizes:
+        states = all_states(n)
+        for x in states:
+            corrupted = states != x
+            k = corrupted.sum(1)
+            yield equals(n * overlap(states, x.expand_as(states)), n - step * k, n=n)
+            aligned = n * x * HopfieldNetwork(x[None]).fields(states)
+            own = torch.where(corrupted, removed, -removed)
+            yield equals(aligned, (n - 2 * k)[:, None] + own, n=n)
+
+
+hopfield_overlap.foil("each flipped bit costs two", step=1)
+hopfield_overlap.foil("the removed diagonal counts", removed=0)
+
+
+@claim(by="exhaustion", sources=("B-069",), budget=0.5)
+def hopfield_single_pattern(least: int = 2, attractors: int = 2, sizes: tuple[int, ...] = (10, 11)):
+    r"""One stored pattern has two attractors.
+
+    With $\Theta = x x^\top - I$ every state with overlap $x \cdot \hat x > 1$ (fewer than about
+    $n/2$ flips) is mapped to $x$ in one synchronous sweep, and every state with overlap below $-1$
+    to $-x$: the negative of a stored pattern is an attractor too. Overlaps of $\pm1$ leave ties, on
+    the uncorrupted (corrupted) bits; at overlap 0 all units flip.
+
+    *Check.* All states, for each of three ways to decide a tie: as the fields are integers, a bias
+    of $\pm\frac12$ sends ties to $\pm1$, and none keeps the state.
+    """
+    for n in sizes:
+        x, states = 2 * torch.randint(2, (n,)) - 1, all_states(n)
+        product = states @ x
+        target = (product.sign() if attractors == 2 else torch.ones_like(product))[:, None] * x
+        clear = product.abs() >= least
+        for tie in (-0.5, 0.0, 0.5):
+            net = HopfieldNetwork(x[None], theta=torch.full((n,), tie / n))
+            end = net.retrieve(states[clear], mode="synchronous", max_sweeps=1)
+            yield equals(end.states, target[clear].double(), tol=0.0, n=n)
+        fields = HopfieldNetwork(x[None]).fields(states)
+        tied = (product == 1)[:, None] & (states == x)
+        yield equals(torch.where(tied, fields, 0.0), 0.0, tol=0.0, n=n)
+        balanced = (product == 0)[:, None]
+        yield equals(torch.where(balanced, n * states * fields, -1.0), -1.0, n=n)
+
+
+hopfield_single_pattern.foil("the negative is an attractor too", attractors=1)
+hopfield_single_pattern.foil("at overlap 1 the uncorrupted bits are ties", least=1)

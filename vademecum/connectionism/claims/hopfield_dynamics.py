@@ -1,0 +1,195 @@
+"""What the course claims of the dynamics of Hopfield networks."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from vademecum.claims import at_most, claim, equals
+from vademecum.connectionism.claims.hopfield import all_states
+from vademecum.connectionism.hopfield import HopfieldNetwork
+
+
+def random_couplings(n: int, *, symmetry: int = 1, size: int = 3) -> tuple[Tensor, Tensor]:
+    """Random integer couplings with zero diagonal and $W^T$ = symmetry * $W$, and biases."""
+    upper = torch.randint(-size, size + 1, (n, n)).triu(1).double()
+    return upper + symmetry * upper.T, torch.randint(-size, size + 1, (n,)).double()
+
+
+def code(x: Tensor) -> Tensor:
+    """The number of a state among all states."""
+    return ((x.long() + 1) // 2 * 2 ** torch.arange(x.shape[1])).sum(1)
+
+
+def asynchronous_steps(w: Tensor, theta: Tensor, x: Tensor, sweeps: int):
+    """The plain rule, unit after unit in random orders: unit, state, new state, field."""
+    for _ in range(sweeps):
+        for i in torch.randperm(len(w)).tolist():
+            field = x @ w[i] + theta[i]
+            new = x.clone()
+            new[:, i] = torch.where(field == 0, x[:, i], field.sign())
+            yield i, x, new, field
+            x = new
+
+
+@claim(
+    by="sampling",
+    sources=("B-065", "B-067", "C-022", "C-023", "E-075"),
+    budget=1.0,
+    full={"sizes": (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)},
+)
+def hopfield_energy(
+    half: float = 0.5,
+    symmetry: int = 1,
+    selves: tuple[int, ...] = (0, 2),
+    sizes: tuple[int, ...] = (2, 5, 8),
+):
+    r"""The Hopfield energy is a Lyapunov function.
+
+    For symmetric $W$ with $w_{ii} \ge 0$ the energy
+
+    $$E(x) = -\frac12 \sum_{i \ne j} w_{ij} x_i x_j - \sum_i \theta_i x_i$$
+
+    never increases under asynchronous updates $x_i \leftarrow \mathrm{sign}(h_i + \theta_i)$,
+    $h_i = \sum_j w_{ij} x_j$ (a tie keeps the state): a flip changes it by
+    $-\Delta x_i (h_i - w_{ii} x_i + \theta_i) \le 0$. Hence every asynchronous run ends in a fixed
+    point, and if $w_{ii} = 0$ the fixed points are the local minima of $E$ under single flips.
+    (With thresholds $b_i = -\theta_i$ the linear term is $+\sum_i b_i x_i$.)
+
+    *Proof.* The terms of $E$ with $x_i$ are $-x_i (h_i - w_{ii} x_i + \theta_i)$, where the bracket
+    does not contain $x_i$; if unit $i$ flips then $x_i (h_i + \theta_i) < 0$ before. Each flip
+    lowers $E$, and there are finitely many states. (Hopfield, 1982.)
+
+    *Check.* All states of random networks with integer couplings, in exact arithmetic: each single
+    update; the end states of `retrieve` against the minima found by enumeration.
+    """
+    pair = torch.tensor([[0.0, 1.0], [symmetry, 0.0]]), torch.tensor([1.5, 0.0])
+    networks = [pair, *(random_couplings(n, symmetry=symmetry) for n in sizes)]
+    for w, theta in networks:
+        n, states = len(w), all_states(len(w)).double()
+        energies = -half * (states @ w * states).sum(1) - states @ theta
+        minimum = torch.stack([energies[code(states) ^ (1 << i)] >= energies for i in range(n)])
+        for own in selves:
+            coupled = w + own * torch.eye(n)
+            for i, x, new, field in asynchronous_steps(coupled, theta, states, sweeps=3):
+                change = energies[code(new)] - energies[code(x)]
+                yield at_most(change, 0.0, tol=0.0, n=n)
+                others = field - own * x[:, i]
+                yield equals(change, -(new - x)[:, i] * others, tol=0.0, n=n)
+            net = HopfieldNetwork(weights=coupled, theta=theta)
+            end = net.retrieve(states, max_sweeps=2**n)
+            yield equals(net.energy(states) + own * n / 2, energies, tol=0.0, n=n)
+            yield at_most(end.energies, end.energies.cummin(0).values, tol=0.0, n=n)
+            yield equals(end.period, 1, n=n)
+            if own == 0:
+                reached = torch.zeros(2**n, dtype=torch.bool)
+                yield equals(reached.index_fill(0, code(end.states), True), minimum.all(0), n=n)
+
+
+hopfield_energy.erratum(
+    "B-067",
+    printed=r"$E=-\sum_{i,j=1}^n\theta_{ij}x_ix_j-\sum_{i=1}^n\theta_{i0}x_i$",
+    right=r"$E=-\frac12\sum_{i,j=1}^n\theta_{ij}x_ix_j-\sum_{i=1}^n\theta_{i0}x_i$",
+    why=r"the printed function changes by $-\Delta x_i(2h_i+\theta_{i0})$ while the update follows "
+    r"$h_i+\theta_{i0}$: with $\theta_{12}=1$, $\theta_{10}=1.5$ the first unit of the state "
+    r"$(-1,-1)$ flips, and the printed value rises by 1",
+    weight="hard",
+    half=1.0,
+)
+hopfield_energy.foil("antisymmetric couplings have no such energy", symmetry=-1)
+hopfield_energy.foil("negative self-couplings make units flip uphill", selves=(-20,))
+
+
+@claim(by="exhaustion", sources=("C-024",), budget=0.5)
+def hopfield_self_coupling(
+    sign: int = 1, remaining: float = 0.0, sizes: tuple[int, ...] = (1, 2, 5, 8)
+):
+    r"""Self-couplings create spurious fixed points.
+
+    If $w_{ii} > \sum_{j \ne i} |w_{ij}| + |b_i|$ for all $i$, every one of the $2^n$ states is a
+    fixed point of $X_i \leftarrow \mathrm{sign}(\sum_j w_{ij} X_j - b_i)$; with $w_{ii} = 0$ a
+    unit's next state does not depend on its present one.
+
+    *Check.* All states of random networks with integer couplings.
+    """
+    for n in sizes:
+        w, b = random_couplings(n)
+        x = all_states(n).double()
+        strong = w + sign * torch.diag(1 + w.abs().sum(1) + b.abs())
+        for mode in ("asynchronous", "synchronous"):
+            end = HopfieldNetwork(weights=strong, theta=-b).retrieve(x, mode=mode, max_sweeps=1)
+            yield equals(end.states, x, tol=0.0, n=n)
+        net = HopfieldNetwork(weights=w + remaining * torch.eye(n), theta=-b)
+        for i in range(n):
+            flipped = x.clone()
+            flipped[:, i] *= -1
+            yield equals(net.fields(flipped)[:, i], net.fields(x)[:, i], tol=0.0, n=n)
+
+
+hopfield_self_coupling.foil("with a large negative diagonal no state is fixed", sign=-1)
+hopfield_self_coupling.foil("the diagonal is not irrelevant to the dynamics", remaining=1.0)
+
+
+def period_by_tables(w: Tensor, theta: Tensor) -> Tensor:
+    """The eventual period of each state under synchronous updates, a tie keeping the state."""
+    n = len(w)
+    x = all_states(n).double()
+    field = x @ w.T + theta
+    after = torch.where(field == 0, x, field.sign())
+    successor = code(after).tolist()
+    periods = []
+    for start in range(2**n):
+        seen, state = {}, start
+        while state not in seen:
+            seen[state] = len(seen)
+            state = successor[state]
+        periods.append(len(seen) - seen[state])
+    return torch.tensor(periods)
+
+
+@claim(by="sampling", sources=("B-066", "C-023", "E-075"), budget=0.5)
+def hopfield_synchronous_cycles(
+    longest: int = 2, symmetry: int = 1, sizes: tuple[int, ...] = (2, 3, 5, 7)
+):
+    r"""Synchronous Hopfield updates can cycle, with period 2.
+
+    Updating all units at once need not converge: for symmetric $W$ the synchronous dynamics end in
+    a fixed point or a cycle of length 2, never longer, whether a tie keeps the state or goes to
+    $+1$ or $-1$. Two units with $w_{12} = w_{21} = 1$ alternate between $(1, -1)$ and $(-1, 1)$.
+    Without symmetry longer cycles occur: that of
+    $W = \begin{pmatrix} 0 & 1 \\ -1 & 0 \end{pmatrix}$ has period 4.
+
+    *Proof.* The two-step energy $-x^\top W x' - \theta^\top (x + x')$ of successive states changes
+    by $-(x'' - x)^\top (W x' + \theta) \le 0$. On a cycle it is constant, so $x''_i = x_i$ wherever
+    the field is not 0. At a tie that keeps the state $x''_i = x'_i$, and from then on both rules
+    leave unit $i$ as it is; so on a cycle it never changes. (Goles, Olivos, 1981.)
+
+    *Check.* All states of random networks with integer couplings and any diagonal; a bias of
+    $\pm\frac12$ sends the ties to $\pm1$. Periods against a table of successors.
+    """
+    pair = HopfieldNetwork(weights=torch.tensor([[0.0, 1.0], [symmetry, 0.0]]))
+    period = pair.retrieve(torch.tensor([1, -1]), mode="synchronous").period
+    yield at_most(period, longest, n=2)
+    yield equals(period, 2, n=2)
+    against = HopfieldNetwork(weights=torch.tensor([[0.0, -1.0], [-1.0, 0.0]]))
+    yield equals(against.retrieve(torch.tensor([1, 1]), mode="synchronous").period, 2, n=2)
+    turning = HopfieldNetwork(weights=torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+    yield equals(turning.retrieve(all_states(2), mode="synchronous").period, 4, n=2)
+    for n in sizes:
+        w, theta = random_couplings(n, symmetry=symmetry)
+        w += torch.diag(torch.randint(-3, 4, (n,)).double())
+        for tie in (-0.5, 0.0, 0.5):
+            net = HopfieldNetwork(weights=w, theta=theta + tie)
+            x = all_states(n)
+            period = net.retrieve(x, mode="synchronous", max_sweeps=4 * 2**n).period
+            yield equals(period, period_by_tables(w, theta + tie), n=n)
+            yield at_most(period, longest, n=n)
+            chain = [x.double()]
+            for _ in range(5):
+                chain.append(net.retrieve(chain[-1], mode="synchronous", max_sweeps=1).states)
+            two_step = [-(y * (z @ w)).sum(1) - (y + z) @ (theta + tie) for y, z in pairwise(chain)]
+            yield at_most(torch.stack(two_step).diff(dim=0), 0.0, tol=0.0, n=n)
+
+
+hopfield_synchronous_cycles.foil("synchronous updates do not always converge", longest=1)
+hopfield_synchronous_cycles.foil("without symmetry there are longer cycles", symmetry=-1)
