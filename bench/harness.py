@@ -79,12 +79,19 @@ def _result(row: Row, seconds: dict[str, list[float]], memory: dict[str, float |
         peer=best,
         peer_s=median[best],
         ratio=ratio[best],
-        memory_ratio=peer_mb / max(ours_mb, 1.0) if ours_mb is not None and peer_mb else None,
+        memory_ratio=_memory_ratio(ours_mb, peer_mb),
         ours_mb=ours_mb,
         peer_mb=peer_mb,
         limit=row.limit,
         peers={name: {"s": median[name], "ratio": ratio[name]} for name in row.peers},
     )
+
+
+def _memory_ratio(ours: float | None, peer: float | None) -> float | None:
+    """None where either is unknown, or both are too small to tell apart from noise."""
+    if ours is None or peer is None or max(ours, peer) < 10:
+        return None
+    return max(peer, 1.0) / max(ours, 1.0)
 
 
 def _seconds(call: Callable[[], Any]) -> float:

@@ -27,7 +27,8 @@ def take(estimator: Any, X: Any, *, reset: bool = False, **checks: Any) -> Tenso
         checks: Further arguments for scikit-learn's `validate_data`.
     """
     if not isinstance(X, Tensor):
-        X = validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32], **checks)
+        checks = {"dtype": [np.float64, np.float32], "force_writeable": True} | checks
+        X = validate_data(estimator, X, reset=reset, **checks)
         return torch.from_numpy(np.ascontiguousarray(X))
     if reset:
         estimator.n_features_in_ = floats("X", X, ndim=2).shape[1]

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vademecum.connectionism.cascade import cascade
+from vademecum.connectionism.cascade import cascade, one_blas_thread
 
 __all__ = ["settle", "sweep"]
 
@@ -64,7 +64,8 @@ def sweep(
     arrays: list[Any] = [x, order, a, p, d[:, None], theta[:, None], strict]
     if on_cpu:
         arrays = [v if v is None else v.numpy() for v in arrays]
-    _sweep(*arrays)
+    with one_blas_thread():
+        _sweep(*arrays)
     return x.T
 
 

@@ -247,8 +247,7 @@ def draw_capacity(curve: CapacityCurve, axes: "Axes | None" = None) -> "Figure":
         )
     axes.set(xlabel="load s / n (patterns per unit)", ylabel="overlap after retrieval")
     axes.set(xlim=(0, None), ylim=(min(0.0, float(curve.low.min())), 1.05))
-    axes.set_title(
-        f"storage rule: {curve.rule}; {curve.noise:.0%} of the bits flipped at the start"
-    )
+    start = f", {curve.noise:.0%} of the bits flipped" if curve.noise else ""
+    axes.set_title(f"Retrieval with {curve.rule} couplings{start}")
     axes.legend(frameon=False, loc="lower left")
     return cast(Figure, axes.get_figure(root=True))
