@@ -84,7 +84,7 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": os.cpu_count(),

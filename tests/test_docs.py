@@ -1,0 +1,181 @@
+"""The documentation's own tools: generated tables, maths, docstrings."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import vademecum
+from vademecum.claims import Evidence, Report
+
+DOCS = Path(__file__).parent.parent / "docs"
+pytest.importorskip("sphinx")
+
+
+def _module(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def tables() -> ModuleType:
+    return _module("tables")
+
+
+@pytest.fixture
+def results(tables, toy_claims) -> dict[str, list]:
+    return {"toyroom": [tables.Result(c, c.run()) for c in toy_claims]}
+
+
+@pytest.fixture
+def toy_claims() -> list:
+    from vademecum.claims import Claim, equals
+
+    def sums(total: float = 4.0, word: str = "plus"):
+        r"""Two and two is four.
+
+        $2 + 2 = 4$.
+        """
+        yield equals(2 + 2.0, total, n=3, word=word)
+
+    claim = Claim("toyroom.sums", sums, "identity", ("B-001",), ("toyroom.sum",), 1.0, {})
+    claim.foil("five is\n    too many", total=5.0)
+    claim.erratum("B-001", printed="$2 + 2 = \\pi$", right="4", why="a slip", total=3.14159265)
+    claim.erratum("B-002", printed="it", right="4", why="a typo", weight="soft", total=4.00001)
+    return [claim]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12345678, "12345678"),
+        (2**70, "1.181e+21"),
+        (0.137905, "0.1379"),
+        (3e-17, "0"),
+        (-0.0, "0"),
+        (float("inf"), "a huge number"),
+        (10**400, "a huge number"),
+        (True, "True"),
+        ("word", "word"),
+    ],
+)
+def test_numbers_are_the_same_on_every_machine(tables, value: object, text: str) -> None:
+    assert tables.number(value) == text
+
+
+def test_a_difference_too_small_to_be_seen_is_named(tables) -> None:
+    text = tables.comparison(Evidence("==", 1.00004, 1.0, at={"n": 2}))
+    assert text == "1 ≠ 1 (they differ by 4e-05) at n = 2"
+
+
+def test_the_page_of_claims(tables, results) -> None:
+    page = tables.claims_page(results)
+    assert "1 of 1 hold" in page
+    assert "### Two and two is four\n\n`toyroom.sums` · **holds** · by identity · " in page
+    assert " · sources B-001 · covers `toyroom.sum`\n\n$2 + 2 = 4$.\n\nFoils:\n\n" in page
+    assert "- five is too many\n" in page
+    assert "[Errata](errata.md): B-001 (hard), B-002 (soft)\n" in page
+
+
+def test_the_page_of_errata(tables, results) -> None:
+    page = tables.errata_page(results)
+    assert "### B-001 (hard): Two and two is four\n\n- **claim**: `toyroom.sums`\n" in page
+    assert "- **printed**: $2 + 2 = \\pi$\n- **right**: 4\n- **why**: a slip\n" in page
+    assert "- **counterexample**: `4 ≠ 3.142 at n = 3, word = plus`\n" in page
+    assert "`4 ≠ 4 (they differ by 1e-05) at n = 3, word = plus`" in page
+
+
+def test_the_table_of_rooms(tables, results, monkeypatch, tmp_path: Path) -> None:
+    room = ModuleType("vademecum.toyroom")
+    room.__dict__.update(dict.fromkeys("abcdefghijkl", len), Result=tuple)
+    room.__dict__["__all__"] = ["Result", *"abcdefghijkl"]
+    monkeypatch.setitem(sys.modules, "vademecum.toyroom", room)
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    row = "| toyroom | 13: `a`, `c`, `e`, `g`, `i`, `k`, … | 1 of 1 | 1 + 1 | {} |"
+    assert tables.rooms_table(results).splitlines()[2] == row.format("–")
+    (tmp_path / "bench" / "results").mkdir(parents=True)
+    bench = '{"rows": [{"row": "add", "ratio": 12.345}, {"row": "sub", "ratio": 0.5}]}'
+    (tmp_path / "bench" / "results" / "toyroom.json").write_text(bench)
+    assert tables.rooms_table(results).splitlines()[2] == row.format("12.3 (add)")
+
+
+def test_a_claim_that_broke_counts_as_such(tables, toy_claims) -> None:
+    (claim,) = toy_claims
+    broken = {"toyroom": [tables.Result(claim, Report(claim.id, 0, error="Traceback"))]}
+    assert "**broken**" in tables.claims_page(broken)
+    assert "- **counterexample**: none found\n" in tables.errata_page(broken)
+
+
+def test_stale_files_are_named_then_written_once(
+    tables, results, monkeypatch, tmp_path: Path, capsys
+) -> None:
+    readme = "# R\n<!-- rooms:begin -->\nold\n<!-- rooms:end -->\nrest\n"
+    (tmp_path / "README.md").write_text(readme)
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    texts = {
+        "README.md": tables.insert(readme, "new\n"),
+        "docs/claims.md": tables.claims_page(results),
+    }
+    monkeypatch.setattr(tables, "generate", lambda: texts)
+    assert tables.main(["--check"]) == 1
+    assert capsys.readouterr().out == "stale: README.md, docs/claims.md\n"
+    assert (tmp_path / "README.md").read_text() == readme
+    assert tables.main([]) == 0
+    assert (tmp_path / "README.md").read_text() == readme.replace("old", "new")
+    assert tables.insert(texts["README.md"], "new\n") == texts["README.md"]
+    capsys.readouterr()
+    assert tables.main(["--check"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_readme_without_marks_is_refused(tables) -> None:
+    with pytest.raises(SystemExit, match="no <!-- rooms:begin -->"):
+        tables.insert("# R\n", "new\n")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "rst"),
+    [
+        ("the $n$th of `w`s", r"the :math:`n`\ th of ``w``\ s"),
+        ("over $a\n    b$ lines", "over :math:`a b` lines"),
+        ("    So\n    $$a = b.$$\n    End", "So\n    \n\n    .. math::\n\n        a = b."),
+        ("Example:\n    >>> f(`$`)\n    $1", "Example:\n    >>> f(`$`)\n    $1"),
+        ("Say:\n\n    `a` $b$\n\n    c\n\nand `d`", "Say::\n\n    `a` $b$\n\n    c\n\nand ``d``"),
+        ("Args:\n    x: The `w`:\n        more", "Args:\n    x: The ``w``:\n        more"),
+        ("already ``literal`` and :role:`x`", "already ``literal`` and :role:`x`"),
+    ],
+)
+def test_docstrings_become_rst(markdown: str, rst: str) -> None:
+    assert rst in _module("docstrings").to_rst(markdown)
+
+
+@pytest.mark.parametrize(
+    ("tex", "same"),
+    [
+        (r"\tfrac12 x", r"\tfrac{1}{2} x"),
+        (r"\binom52", r"\binom{5}{2}"),
+        (r"x^23", r"x^{2}3"),
+        (r"a, \dots, b", r"a, \ldots, b"),
+        (r"\big( x \big)", r"\bigl( x \bigl)"),
+        (r"a \mathrel{R} b", r"a {R} b"),
+    ],
+)
+def test_maths_that_the_converter_would_misread(tex: str, same: str) -> None:
+    render = _module("mathml").render
+    assert render(tex) == render(same)
+    assert render(tex).startswith("<math")
+
+
+@pytest.mark.parametrize("room", vademecum.ROOMS)
+def test_a_room_has_a_page_with_all_its_exports(room: str) -> None:
+    page = (DOCS / "rooms" / f"{room}.md").read_text()
+    assert f".. automodule:: vademecum.{room}\n   :members:\n" in page
+    assert f"\nrooms/{room}\n" in (DOCS / "index.md").read_text()
