@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch.nn.functional import interpolate
@@ -40,7 +39,8 @@ def main() -> None:
     start = torch.where(torch.rand(net.n) < 0.3, -patterns[3], patterns[3])
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")
-    left, right = np.ravel(figure.subfigures(1, 2, width_ratios=(1, 1.2)))
+    grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.2))
+    left, right = (figure.add_subfigure(grid[0, k]) for k in (0, 1))
     left.suptitle(
         "A Hopfield network that stores ten digits\ncompletes a corrupted one", fontsize="medium"
     )

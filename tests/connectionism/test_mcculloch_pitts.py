@@ -8,7 +8,6 @@ from vademecum.connectionism.mcculloch_pitts import (
     NormalForm,
     threshold_dnf,
 )
-from vademecum.testing import check_part
 
 DTYPES = [torch.bool, torch.uint8, torch.int64, torch.float32, torch.float64]
 
@@ -43,11 +42,6 @@ def test_wide_neurons_do_not_overflow():
     neuron = McCullochPittsNeuron(torch.ones(70_000), 70_000)
     assert int(neuron(torch.ones(70_000))) == 1
     assert int(neuron(torch.ones(70_000).index_fill(0, torch.tensor([5]), 0))) == 0
-
-
-def test_the_neuron_keeps_the_laws_of_parts():
-    neuron = McCullochPittsNeuron(torch.tensor([1, -1, 1]), 1)
-    check_part(neuron, torch.tensor([[0.0, 1, 1], [1, 0, 1], [0, 0, 0]]), devices=("cpu",))
 
 
 def test_a_saved_neuron_keeps_its_threshold():

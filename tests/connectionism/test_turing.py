@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from vademecum.connectionism.turing import TuringMachine
-from vademecum.testing import check_part
 
 
 def bits(*rows):
@@ -159,13 +158,6 @@ def test_annealing_solves_what_the_machine_can_do_and_reports_the_rest(trial):
     lesson["outputs"] = lesson["outputs"][:2]
     found = m.educate(same, impossible, tries=64 * 50, **lesson)
     assert found.mismatches == 8
-
-
-def test_the_machine_keeps_the_laws_of_parts():
-    skip = {"dtype": "its states are bits"}
-    states = torch.randint(2, (5, 8)).bool()
-    check_part(machine(8, "A", 0), states, skip=skip)
-    check_part(machine(8, "B", 0), states, skip=skip)
 
 
 M = machine(3, "B", 0)
