@@ -95,11 +95,11 @@ def test_the_page_of_errata(tables, results) -> None:
 
 def test_the_table_of_rooms(tables, results, monkeypatch, tmp_path: Path) -> None:
     room = ModuleType("vademecum.toyroom")
-    room.__dict__.update(dict.fromkeys("abcdefghijkl", len), Result=tuple)
+    room.__dict__.update(dict.fromkeys("abcdefghijkl", len), k=int, Result=tuple)
     room.__dict__["__all__"] = ["Result", *"abcdefghijkl"]
     monkeypatch.setitem(sys.modules, "vademecum.toyroom", room)
     monkeypatch.setattr(tables, "ROOT", tmp_path)
-    row = "| toyroom | 13: `a`, `c`, `e`, `g`, `i`, `k`, … | 1 of 1 | 1 + 1 | {} |"
+    row = "| toyroom | 13: `k`, `a`, `b`, `c`, `d`, `e`, `f`, `g`, … | 1 of 1 | 1 + 1 | {} |"
     assert tables.rooms_table(results).splitlines()[2] == row.format("–")
     (tmp_path / "bench" / "results").mkdir(parents=True)
     bench = '{"rows": [{"row": "add", "ratio": 12.345}, {"row": "sub", "ratio": 0.5}]}'

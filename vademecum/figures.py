@@ -15,8 +15,9 @@ __all__ = ["draw"]
 def draw(report: Report) -> "Figure":
     """Draw what was measured (dots) against its bound (bars), and the refuted foils (crosses).
 
-    The horizontal axis is the first coordinate of the evidence if it is a number, and else the
-    running number of the comparison. matplotlib is imported here, when somebody wants a picture.
+    The horizontal axis is the first coordinate of the evidence, if all of it has that one and it is
+    a number, and else the running number of the comparison, with the foils behind a dotted line.
+    matplotlib is imported here, when somebody wants a picture.
     """
     from matplotlib.figure import Figure
 
@@ -24,13 +25,20 @@ def draw(report: Report) -> "Figure":
     axes = figure.subplots()
     evidence = list(report.evidence)
     foils = [e for e in report.counterexamples if e is not None]
-    axis = _axis(evidence)
-    for rows, mark, name in ((evidence, "o", "measured"), (foils, "x", "foil, measured")):
-        places = [_place(e, axis, i) for i, e in enumerate(rows)]
+    axis = _axis(evidence + foils)
+    behind = len(evidence) + 0.5  # where the foils begin, if places are running numbers
+    bar = {"marker": "_", "ls": "", "color": "0.35", "ms": 11, "mew": 2}
+    for rows, first, mark, name in (
+        (evidence, 0, "o", "measured"),
+        (foils, behind + 0.5, "x", "foil, measured"),
+    ):
         if rows:
-            axes.plot(places, [_value(e.bound) for e in rows], "_", color="0.35", ms=16, mew=2)
-            axes.plot(places, [_value(e.measured) for e in rows], mark, label=name)
-    axes.plot([], [], "_", color="0.35", ms=16, mew=2, label="bound")
+            places = [e.at[axis] if axis else first + i for i, e in enumerate(rows)]
+            axes.plot(places, [_value(e.bound) for e in rows], **bar)
+            axes.plot(places, [_value(e.measured) for e in rows], mark, ms=5, label=name)
+    if foils and not axis:
+        axes.axvline(behind, ls=":", color="0.6")
+    axes.plot([], [], **bar, label="bound")
     _scale(axes, [*evidence, *foils])
     axes.set_xlabel(axis or "comparison")
     axes.set_title(f"{report.id}: {report.verdict}", fontsize="medium")
@@ -42,11 +50,6 @@ def _axis(evidence: list[Evidence]) -> str:
     name = next(iter(evidence[0].at), "") if evidence else ""
     numeric = all(isinstance(e.at.get(name), int | float) for e in evidence)
     return name if numeric else ""
-
-
-def _place(evidence: Evidence, axis: str, number: int) -> float:
-    place = evidence.at.get(axis, number)
-    return place if isinstance(place, int | float) else number
 
 
 def _value(number: float) -> float:

@@ -57,7 +57,7 @@ def test_small_chunks_change_nothing(monkeypatch):
     whole = WillshawMemory(90, 70)
     whole.store(x, y)
     expected = whole.recall(x), whole.recall(x, threshold=3), whole.information(x, y)
-    monkeypatch.setattr(willshaw, "_CHUNK", 200)
+    monkeypatch.setattr(willshaw, "_CHUNK", {"cpu": 200})
     monkeypatch.setattr(bit_rows, "_CELLS", 7)
     pieces = WillshawMemory(90, 70)
     pieces.store(x, y)

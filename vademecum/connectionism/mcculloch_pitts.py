@@ -92,7 +92,7 @@ class NormalForm(NamedTuple):
 
     def __call__(self, x: Shaped[Tensor, " *batch n"]) -> Shaped[Tensor, " *batch"]:
         """The formula's value for each row of bits, in the dtype of `x`."""
-        n = self.minterms.shape[1]
+        n = arguments.whole("the number of variables", self.minterms.shape[1], high=62)
         x = arguments.bits("x", x, width=n)
         return torch.isin(_codes(x.bool()), _codes(self.minterms)).to(x.dtype)
 

@@ -43,7 +43,7 @@ from vademecum.connectionism.bit_rows import (
 
 __all__ = ["WillshawMemory", "willshaw_information"]
 
-_CHUNK = 2**24  # entries of patterns looked at in one go
+_CHUNK = {"cpu": 2**24, "cuda": 2**28}  # entries of patterns looked at in one go
 
 
 class WillshawMemory(nn.Module):
@@ -174,7 +174,8 @@ class WillshawMemory(nn.Module):
         return torch.cat(answers)
 
     def _chunks(self, patterns: Tensor) -> tuple[Tensor, ...]:
-        return patterns.split(max(1, _CHUNK // max(self.n_in, self.n_out)))
+        entries = _CHUNK.get(patterns.device.type, 2**24)
+        return patterns.split(max(1, entries // max(self.n_in, self.n_out)))
 
     def _pairs(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         x, y = self._patterns("x", x, self.n_in), self._patterns("y", y, self.n_out)
