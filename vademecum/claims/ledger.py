@@ -21,7 +21,6 @@ import fnmatch
 import hashlib
 import importlib
 import inspect
-import random
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -29,13 +28,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from vademecum import ROOMS
 from vademecum.claims.evidence import Evidence
 from vademecum.claims.report import Report
+from vademecum.randomness import own_randomness
 
 __all__ = ["By", "Claim", "Foil", "claim", "select"]
 
@@ -148,11 +147,7 @@ def laboratory(key: str) -> Iterator[None]:
     """One thread, double precision, a seed made from a name: a new claim moves no old number."""
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:7])
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002 (what a check may draw from)
-    with torch.random.fork_rng(devices=[]), threadpool_limits(1):
-        torch.default_generator.manual_seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
-        random.seed(seed)
+    with own_randomness(seed), threadpool_limits(1):
         torch.set_default_dtype(torch.float64)
         torch.set_num_threads(1)
         try:
@@ -160,8 +155,6 @@ def laboratory(key: str) -> Iterator[None]:
         finally:
             torch.set_default_dtype(dtype)
             torch.set_num_threads(threads)
-            random.setstate(states[0])
-            np.random.set_state(states[1])  # noqa: NPY002
 
 
 LEDGER: dict[str, Claim] = {}

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vademecum.randomness import own_randomness, reseed
 from vademecum.testing import laws
 
 __all__ = ["INSTRUMENT_LAWS", "awkward_models", "check_instrument"]
@@ -107,7 +108,7 @@ def awkward_models(x: Tensor, *, outputs: int = 3) -> dict[str, nn.Module]:
             "outputs=None leaves them out"
         )
     d, h = prod(x.shape[1:]), 4
-    with laws.own_randomness():
+    with own_randomness():
         tied = [nn.Linear(h, h), nn.Linear(h, h)]
         tied[1].weight = tied[0].weight
         zoo = {
@@ -206,7 +207,7 @@ def _untouched(case: _Measurement) -> Iterator[str]:
 def _repeatable(case: _Measurement) -> Iterator[str]:
     model, answers = case.copy(), []
     for _ in range(2):
-        laws.reseed(0)
+        reseed(0)
         answers.append(case.ask(model))
     for complaint in laws.differences(answers[1], answers[0], lambda _: 0.0):
         yield f"{complaint} between two calls"

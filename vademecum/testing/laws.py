@@ -14,14 +14,14 @@ References:
 
 import dataclasses
 import math
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from vademecum.randomness import own_randomness
 
 __all__ = ["BrokenLaw", "changes", "differences", "enforce", "named_tensors", "snapshot"]
 
@@ -204,26 +204,3 @@ def _random_states() -> dict[str, Any]:
         for i, state in enumerate(torch.cuda.get_rng_state_all()):
             states[f"random state of cuda:{i}"] = state
     return states
-
-
-@contextmanager
-def own_randomness(seed: int = 0) -> Iterator[None]:
-    """Seed all random generators, and give them back as they were."""
-    numpy, python = np.random.get_state(), random.getstate()  # noqa: NPY002
-    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-    with torch.random.fork_rng(range(torch.cuda.device_count()) if cuda else []):
-        reseed(seed)
-        try:
-            yield
-        finally:
-            np.random.set_state(numpy)  # noqa: NPY002
-            random.setstate(python)
-
-
-def reseed(seed: int) -> None:
-    """Seed the global generators of torch, NumPy and Python."""
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed would also queue CUDA's
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    random.seed(seed)

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vademecum.randomness import reseed
 from vademecum.testing import laws
 
 __all__ = ["PART_LAWS", "check_part"]
@@ -191,10 +192,10 @@ def _determinism(part: _Part) -> Iterator[str]:
     for training in (False, True):
         first, again = part.copy(training=training), part.copy(training=training)
         mode = "in train mode after reseeding" if training else "between two calls in eval mode"
-        laws.reseed(1)
+        reseed(1)
         wanted = part.call(first)
         if training:
-            laws.reseed(1)
+            reseed(1)
         found = part.call(again if training else first)
         for complaint in laws.differences(found, wanted, lambda _: 0.0):
             yield f"{complaint}, {mode}"

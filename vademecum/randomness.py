@@ -1,0 +1,50 @@
+"""Borrowing the global random generators of torch, NumPy and Python, and giving them back.
+
+Layers and samplers draw from global generators, so whoever wants reproducible numbers must seed
+these, and must leave no trace: what ran before and after sees its own random numbers.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+__all__ = ["own_randomness", "reseed"]
+
+
+@contextmanager
+def own_randomness(seed: int = 0) -> Iterator[None]:
+    """Seed all global generators, and afterwards give them back as they were.
+
+    Example:
+        >>> with own_randomness(3):
+        ...     first = torch.rand(2)
+        >>> with own_randomness(3):
+        ...     again = torch.rand(2)
+        >>> first.equal(again)
+        True
+    """
+    numpy, python = np.random.get_state(), random.getstate()  # noqa: NPY002
+    devices = range(torch.cuda.device_count()) if _cuda() else []
+    with torch.random.fork_rng(devices):
+        reseed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy)  # noqa: NPY002
+            random.setstate(python)
+
+
+def reseed(seed: int) -> None:
+    """Seed the global generators of torch, NumPy and Python."""
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed would also queue CUDA's
+    if _cuda():
+        torch.cuda.manual_seed_all(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
+
+
+def _cuda() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
