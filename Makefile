@@ -18,7 +18,7 @@ lint: .venv/dev  ## formatting, lint, types, generated tables: what CI and pre-c
 	$(BIN)/basedpyright
 	$(BIN)/python docs/tables.py --check
 
-tables: .venv/dev  ## regenerate the README's room table, docs/claims.md and docs/errata.md
+tables: .venv/dev  ## regenerate the README's room table and the pages on claims, errata and speed
 	$(BIN)/python docs/tables.py
 
 docs: .venv/dev  ## the documentation, in docs/_build/html

@@ -29,7 +29,7 @@ def main() -> int:
             parser.error(f"no room {room!r}; there are: {', '.join(ROOMS)}")
         rows = importlib.import_module(f"bench.{room}").rows(torch.device(arguments.device))
         results = []
-        print(f"{'row':<52} {'ours':>10} {'best peer':>10}  ratio  memory  peer", flush=True)
+        print(f"{'row':<60} {'ours':>10} {'best peer':>10}  ratio  memory  peer", flush=True)
         for row in rows:
             if arguments.only in row.name:
                 results.append(measure(row, budget=arguments.budget))
@@ -42,7 +42,7 @@ def main() -> int:
 def _line(result: Result) -> str:
     memory = "–" if result.memory_ratio is None else f"{result.memory_ratio:.2g}"
     return (
-        f"{result.row:<52} {_time(result.ours_s):>10} {_time(result.peer_s):>10}"
+        f"{result.row:<60} {_time(result.ours_s):>10} {_time(result.peer_s):>10}"
         f" {result.ratio:>6.2f} {memory:>7}  {result.peer}"
         + (f"  (limit: {result.limit})" if result.limit else "")
     )

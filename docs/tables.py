@@ -1,4 +1,4 @@
-"""The tables that are generated: the README's rooms, `docs/claims.md` and `docs/errata.md`.
+"""The tables that are generated: the README's rooms, and the pages on claims, errata and speed.
 
     python docs/tables.py            # write them
     python docs/tables.py --check    # exit with 1 and name those that are stale
@@ -71,6 +71,7 @@ def generate() -> dict[str, str]:
         "README.md": insert(readme, rooms_table(by_room)),
         "docs/claims.md": claims_page(by_room),
         "docs/errata.md": errata_page(by_room),
+        "docs/speed.md": speed_page(),
     }
 
 
@@ -116,6 +117,36 @@ def best_ratio(room: str) -> str:
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     best = max(rows, key=lambda row: row["ratio"])
     return f"{best['ratio']:.3g} ({best['row']})"
+
+
+def speed_page() -> str:
+    lines = [
+        "# Speed",
+        NOTE,
+        "Ours against the best of the libraries that one would use instead, side by side in one"
+        " run (`make bench`). A ratio above 1 means that we are faster, or need less memory.",
+    ]
+    for path in sorted((ROOT / "bench" / "results").glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        about = content["environment"]
+        where = about["gpu"] or f"{about['cores']} cores of {about['processor']}"
+        versions = ", ".join(f"{name} {v}" for name, v in sorted(about["versions"].items()))
+        table = ["| row | ours | best peer | time ratio | memory ratio | limit |",
+                 "|---|--:|---|--:|--:|---|"]  # fmt: skip
+        table += [_speed_row(row) for row in content["rows"]]
+        lines += [f"## {path.stem}", f"{where}; {versions}", "\n".join(table)]
+    return "\n\n".join(lines) + "\n"
+
+
+def _speed_row(row: dict) -> str:
+    memory = "–" if row["memory_ratio"] is None else f"{row['memory_ratio']:.2g}"
+    ours, peer = (_time(row[key]) for key in ("ours_s", "peer_s"))
+    cells = row["row"], ours, f"{row['peer']}: {peer}", f"{row['ratio']:.3g}", memory, row["limit"]
+    return f"| {' | '.join(cells)} |"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
 
 
 def claims_page(by_room: dict[str, list[Result]]) -> str:
