@@ -101,9 +101,10 @@ class Source(NamedTuple):
 
     def hint(self) -> str:
         """What to do to get the data set."""
+        fetchable = cache_folder(self.name) is not None
         ways = [f"apt install {self.package}"] if self.package else []
         ways += [
-            "pip install vademecum[data] to download it",
+            "load it with a network" if fetchable else "pip install vademecum[data] to download it",
             f"set {VARIABLE} to a folder of data",
         ]
         return ", or ".join(ways)
