@@ -18,8 +18,8 @@ def _blocks(name: str) -> list[str]:
 
 
 def test_the_readme_shows_what_happens():
-    (session,) = _blocks("README.md")
-    test = doctest.DocTestParser().get_doctest(session, {}, "README.md", None, None)
+    (shown,) = _blocks("README.md")
+    test = doctest.DocTestParser().get_doctest(shown, {}, "README.md", None, None)
     failed, tried = doctest.DocTestRunner().run(test)
     assert tried == 9
     assert failed == 0
