@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "Evidence", "at_least", "at_most", "consistent", "equals", "in_mean", "rejects", "slope",
+    "Evidence", "at_least", "at_most", "consistent", "equals", "in_mean", "rejects", "short",
+    "slope",
 ]  # fmt: skip
 
 Relation = Literal["<=", ">=", "=="]
@@ -55,11 +56,17 @@ class Evidence:
 
     def __str__(self) -> str:
         sign = _NEGATED[self.relation] if self.refutes else self.relation
-        at = ", ".join(f"{k}={_short(v)}" for k, v in self.at.items())
-        return f"{_short(self.measured)} {sign} {_short(self.bound)}" + (f" at {at}" if at else "")
+        at = ", ".join(f"{k}={short(v)}" for k, v in self.at.items())
+        return f"{short(self.measured)} {sign} {short(self.bound)}" + (f" at {at}" if at else "")
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A number of any size in a few characters; integers as they are while they are short.
+
+    Example:
+        >>> short(2**40), short(1 / 3), short(10**400)
+        ('1099511627776', '0.333333', 'a huge number')
+    """
     if isinstance(value, int) and abs(value) < 10**15:
         return str(value)
     if isinstance(value, int | float):

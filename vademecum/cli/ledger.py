@@ -113,12 +113,14 @@ def _plain(value: Any) -> str:
 
 
 def _print_evidence(evidence: "list[Evidence]") -> None:
+    from vademecum.claims.evidence import short
+
     columns = ("measured", "relation", "bound", "tolerance", "cases", "at", "holds")
     rows = [
         (
-            f"{e.measured:.6g}",
+            short(e.measured),
             e.relation,
-            f"{e.bound:.6g}",
+            short(e.bound),
             f"{e.tol:.2g}",
             e.cases,
             ", ".join(f"{k}={v}" for k, v in e.at.items()),

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vademecum.connectionism.cascade import cascade, one_blas_thread
+from vademecum.connectionism.cascade import cascade, one_blas_thread, views
 
 __all__ = ["settle", "sweep"]
 
@@ -58,14 +58,12 @@ def sweep(
         tensor([[-1., -1.]])
     """
     x = x.T.clone(memory_format=torch.contiguous_format)
-    on_cpu = x.device.type == "cpu"  # where NumPy's small products are several times faster
-    block = 64 if on_cpu else 256
+    block = 64 if x.device.type == "cpu" else 256
     strict = torch.ones(block, block, dtype=x.dtype, device=x.device).tril(-1)
-    arrays: list[Any] = [x, order, a, p, d[:, None], theta[:, None], strict]
-    if on_cpu:
-        arrays = [v if v is None else v.numpy() for v in arrays]
+    x_, order_, a_, d_, theta_, strict_ = views(x, order, a, d[:, None], theta[:, None], strict)
+    p_ = None if p is None else views(p)[0]
     with one_blas_thread():
-        _sweep(*arrays)
+        _sweep(x_, order_, a_, p_, d_, theta_, strict_)
     return x.T
 
 
