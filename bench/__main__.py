@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def _line(result: Result) -> str:
-    memory = "–" if result.memory_ratio is None else f"{result.memory_ratio:.2g}"
+    memory = "–" if result.memory_ratio is None else f"{result.memory_ratio:.3g}"
     return (
         f"{result.row:<60} {_time(result.ours_s):>10} {_time(result.peer_s):>10}"
         f" {result.ratio:>6.2f} {memory:>7}  {result.peer}"

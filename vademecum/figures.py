@@ -7,6 +7,7 @@ from vademecum.claims.evidence import Evidence
 from vademecum.claims.report import Report
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["draw"]
@@ -39,7 +40,7 @@ def draw(report: Report) -> "Figure":
     if foils and not axis:
         axes.axvline(behind, ls=":", color="0.6")
     axes.plot([], [], **bar, label="bound")
-    _scale(axes, [*evidence, *foils])
+    _scale(axes, [*evidence, *foils], axis)
     axes.set_xlabel(axis or "comparison")
     axes.set_title(f"{report.id}: {report.verdict}", fontsize="medium")
     axes.legend(frameon=False, fontsize="small")
@@ -56,7 +57,16 @@ def _value(number: float) -> float:
     return float(number) if abs(number) < 1e300 else math.nan
 
 
-def _scale(axes, evidence: list[Evidence]) -> None:
+def _scale(axes: "Axes", evidence: list[Evidence], axis: str) -> None:
+    """Logarithms where numbers of different magnitude would hide each other."""
     values = [v for e in evidence for v in (_value(e.measured), _value(e.bound)) if v == v]
-    if values and min(values) > 0 and max(values) > 1e3 * min(values):
-        axes.set_yscale("log")
+    if _wide(values):
+        axes.set_yscale("log" if min(values) > 0 else "symlog")
+    places = [e.at[axis] for e in evidence] if axis else []
+    if _wide(places) and min(places) > 0:
+        axes.set_xscale("log")
+
+
+def _wide(numbers: list[float]) -> bool:
+    sizes = [abs(v) for v in numbers if abs(v) > 1e-6]  # the rest is zero or rounding
+    return bool(sizes) and max(sizes) > 1e3 * min(sizes)
