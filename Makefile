@@ -4,9 +4,12 @@ ROOM ?=
 ARGS ?=
 BIN = .venv/bin
 
-.PHONY: check test lint tables docs pictures bench clean
+.PHONY: atlas check test lint tables docs pictures bench clean
 
-check: .venv/core  ## the product's first command: run every claim of the course
+atlas: .venv/core  ## the product's first command: the course in the browser
+	@$(BIN)/vade atlas $(ARGS)
+
+check: .venv/core  ## run every claim of the course
 	@$(BIN)/vade check $(ARGS)
 
 test: .venv/dev  ## every test, doctest and claim
@@ -36,7 +39,7 @@ clean:
 .venv/core: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Setting up .venv (the first time this takes a minute or two) ..."
-	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[data]"
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[atlas,data]"
 	@touch $@
 
 .venv/dev: .venv/core

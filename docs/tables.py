@@ -38,10 +38,7 @@ class Result(NamedTuple):
 
     def errata(self) -> Iterator[tuple[Foil, Evidence | None]]:
         """The errata with their counterexamples."""
-        found = [*self.report.counterexamples, *[None] * len(self.claim.foils)]
-        for foil, counterexample in zip(self.claim.foils, found, strict=False):
-            if foil.printed:
-                yield foil, counterexample
+        return ((f, found) for f, found in self.claim.refutations(self.report) if f.printed)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["bits", "choice", "floats", "number", "signs", "whole"]
+__all__ = [
+    "bits", "choice", "floats", "number", "probabilities", "signs", "square", "symmetric", "whole",
+]  # fmt: skip
 
 
 def floats(
@@ -39,6 +41,50 @@ def bits(name: str, x: Any, *, ndim: int | None = None, width: int | None = None
     if x.dtype == torch.bool:  # nothing else it could be
         return x
     return _entries(name, x, (x == 0) | (x == 1), "0 or 1")
+
+
+def probabilities(name: str, p: Any, *, dim: int = -1) -> Tensor:
+    """A tensor of probabilities: entries at least 0 that sum to one along `dim`, up to rounding.
+
+    Rounding means `(n + 4) * eps` of the dtype for n outcomes: what adding n numbers may cost.
+    """
+    p = _tensor(name, p, ndim=None, width=None)
+    if not p.is_floating_point():
+        kind = "real" if p.is_complex() else "floating point"
+        raise ValueError(f"{name} must be {kind}, got {p.dtype}")
+    if not -p.ndim <= dim < p.ndim:
+        raise ValueError(f"{name} must have an axis {dim}, got shape {tuple(p.shape)}")
+    total = p.sum(dim)
+    off = (total - 1).abs()
+    allowed = (p.shape[dim] + 4) * torch.finfo(p.dtype).eps
+    if not ((off <= allowed).all() and p.amin() >= 0):  # also for NaN; now find out why
+        _entries(name, floats(name, p), p >= 0, ">= 0")
+        raise ValueError(
+            f"{name} must sum to one along axis {dim}, got a sum of"
+            f" {total.flatten()[off.argmax()].item():.9g}"
+        )
+    return p
+
+
+def square(name: str, matrix: Any) -> Tensor:
+    """A finite square matrix, or a batch of them along the leading axes."""
+    matrix = floats(name, matrix)
+    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
+        raise ValueError(f"{name} must be square, got shape {tuple(matrix.shape)}")
+    return matrix
+
+
+def symmetric(name: str, matrix: Any) -> Tensor:
+    """A symmetric (complex: Hermitian) matrix, or a batch, up to rounding `n * eps * max |entry|`."""
+    matrix = square(name, matrix)
+    gap = (matrix - matrix.mH).abs().amax((-2, -1))
+    scale = matrix.abs().amax((-2, -1))
+    if (gap > matrix.shape[-1] * torch.finfo(matrix.dtype).eps * scale).any():
+        raise ValueError(
+            f"{name} must be symmetric, got entries that differ from their mirror images by up to"
+            f" {gap.max().item():.3g}"
+        )
+    return matrix
 
 
 def number(

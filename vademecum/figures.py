@@ -28,7 +28,7 @@ def draw(report: Report) -> "Figure":
     foils = [e for e in report.counterexamples if e is not None]
     axis = _axis(evidence + foils)
     behind = len(evidence) + 0.5  # where the foils begin, if places are running numbers
-    bar = {"marker": "_", "ls": "", "color": "0.35", "ms": 11, "mew": 2}
+    bar = {"marker": "_", "ls": "", "color": "0.5", "ms": 11, "mew": 2}
     for rows, first, mark, name in (
         (evidence, 0, "o", "measured"),
         (foils, behind + 0.5, "x", "foil, measured"),

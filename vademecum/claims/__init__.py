@@ -11,6 +11,7 @@ from vademecum.claims.evidence import (
     slope,
 )
 from vademecum.claims.ledger import By, Claim, Foil, claim, select
+from vademecum.claims.memory import recall, remember
 from vademecum.claims.report import Report, environment, read_reports, write_reports
 from vademecum.claims.runner import run
 from vademecum.claims.workers import Workers
@@ -21,5 +22,6 @@ __all__ = [
     # evidence
     "Evidence", "at_least", "at_most", "consistent", "equals", "in_mean", "rejects", "slope",
     # running and reporting
-    "Report", "Workers", "environment", "read_reports", "run", "write_reports",
+    "Report", "Workers", "environment", "read_reports", "recall", "remember", "run",
+    "write_reports",
 ]  # fmt: skip

@@ -94,6 +94,11 @@ class Claim:
         """The foils that somebody printed."""
         return [foil for foil in self.foils if foil.printed]
 
+    def refutations(self, report: Report) -> Iterator[tuple[Foil, Evidence | None]]:
+        """Each foil with its counterexample in a report; None where it survived, or never ran."""
+        found = [*report.counterexamples, *[None] * len(self.foils)]
+        return zip(self.foils, found, strict=False)
+
     def foil(self, why: str, **knobs: Any) -> None:
         """Add a wrong variant, which the same check must refute."""
         self.foils.append(Foil(why, self._known(knobs)))

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from vademecum import __version__
 from vademecum.claims.evidence import Evidence
 
-__all__ = ["Report", "environment", "read_reports", "write_reports"]
+__all__ = ["Report", "environment", "read_environment", "read_reports", "write_reports"]
 
 FORMAT, VERSION = "vademecum-reports", 1
 Verdict = Literal["holds", "refuted", "vacuous", "blunt", "broken", "overdue"]
@@ -145,6 +145,23 @@ def read_reports(path: str | Path) -> list[Report]:
     Raises:
         ValueError: If the file is truncated, not a report, or of an unknown version.
     """
+    content = _content(path)
+    try:
+        return [_from_json(entry) for entry in content["reports"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} has a damaged report: {error!r}") from None
+
+
+def read_environment(path: str | Path) -> dict[str, Any]:
+    """The versions and the machine that a report file's run depended on, as `environment` says.
+
+    Raises:
+        ValueError: As `read_reports` does.
+    """
+    return _content(path)["environment"]
+
+
+def _content(path: str | Path) -> dict[str, Any]:
     text = Path(path).read_text(encoding="utf-8")
     try:
         content = json.loads(text)
@@ -154,10 +171,7 @@ def read_reports(path: str | Path) -> list[Report]:
         raise ValueError(f"{path} is not a report file: its format is not {FORMAT!r}")
     if content.get("version") != VERSION:
         raise ValueError(f"{path} has version {content.get('version')!r}, this reads {VERSION}")
-    try:
-        return [_from_json(entry) for entry in content["reports"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} has a damaged report: {error!r}") from None
+    return content
 
 
 def _as_json(report: Report) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from jsonargparse import ArgumentParser
 
 from vademecum import __version__
+from vademecum.cli.atlas import atlas
 from vademecum.cli.check import check
 from vademecum.cli.ledger import claims, errata, show
 from vademecum.cli.machine import data, doctor
@@ -27,7 +28,7 @@ from vademecum.cli.screen import UsageError
 __all__ = ["main"]
 
 COMMANDS: dict[str, Callable[..., int]] = {
-    command.__name__: command for command in (check, claims, show, errata, data, doctor)
+    command.__name__: command for command in (atlas, check, claims, show, errata, data, doctor)
 }
 
 _METAVARS = {int: "N", float: "SECONDS", Path: "FILE"}
@@ -91,7 +92,7 @@ def _add(parser: ArgumentParser, parameter: inspect.Parameter, text: str) -> Non
     else:
         options |= {"type": kind, "default": default, "metavar": _METAVARS.get(kind)}
     if parameter.kind is parameter.KEYWORD_ONLY:
-        parser.add_argument(f"--{name}", **options)
+        parser.add_argument(f"--{name.replace('_', '-')}", **options)
     elif default is parameter.empty:
         del options["default"]
         parser.add_argument(name, **options)

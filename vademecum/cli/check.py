@@ -51,7 +51,7 @@ def check(
         if value is not None and not value > 0:
             raise UsageError(f"--{name} must be positive, got {value:g}")
     claims = choose(pattern, by=by, budget=budget)
-    from vademecum.claims import run
+    from vademecum.claims import remember, run
 
     reports: list[Report] = []
     total = len(claims) * len(numbers)
@@ -66,6 +66,7 @@ def check(
                     save(reports, False)
         finally:  # also if the terminal or the pipe has gone
             save(reports, True)
+            remember(reports)
     _summarise(reports, {claim.id: claim for claim in claims})
     if len(reports) < total:
         kept = f", kept in {json}" if json else ""

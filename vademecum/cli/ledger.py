@@ -84,8 +84,7 @@ def show(
     )
     print()
     _print_evidence(list(report.evidence))
-    found = [*report.counterexamples, *[None] * len(claim.foils)]  # fewer if the check broke
-    for foil, counterexample in zip(claim.foils, found, strict=False):
+    for foil, counterexample in claim.refutations(report):
         _print_foil(foil, counterexample)
     if report.error:
         print(report.error.strip())
@@ -165,8 +164,7 @@ def errata(
     for claim in sorted(choose(pattern), key=lambda c: c.id):
         if not any(weight in (None, foil.weight) for foil in claim.errata):
             continue
-        found = [*claim.run().counterexamples, *[None] * len(claim.foils)]
-        for foil, counterexample in zip(claim.foils, found, strict=False):
+        for foil, counterexample in claim.refutations(claim.run()):
             if not foil.printed or weight not in (None, foil.weight):
                 continue
             survived += counterexample is None

@@ -234,14 +234,14 @@ def draw_capacity(curve: CapacityCurve, axes: "Axes | None" = None) -> "Figure":
     spread = torch.stack([curve.mean - curve.low, curve.high - curve.mean])
     axes.errorbar(
         curve.loads.tolist(), curve.mean.tolist(), yerr=spread.tolist(),
-        fmt="o", color="black", ms=4, capsize=3, label=f"measured, n = {curve.n}",
+        fmt="o", color="C0", ms=4, capsize=3, label=f"measured, n = {curve.n}",
     )  # fmt: skip
     if curve.rule == "hebbian":
         top = hopfield_capacity()
         below = [top.load * k / 200 for k in range(1, 200)] + [top.load]
         theory = [mean_field_overlap(load) for load in below]
-        axes.plot(below, theory, "--", color="0.35", label="mean-field theory")
-        axes.axvline(top.load, ls=":", color="0.35")
+        axes.plot(below, theory, "--", color="0.5", label="mean-field theory")
+        axes.axvline(top.load, ls=":", color="0.5")
         axes.annotate(
             f"capacity {top.load:.3f}", (top.load, 0.02), (4, 0), textcoords="offset points"
         )

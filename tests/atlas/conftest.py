@@ -1,0 +1,65 @@
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import tests.fake_claims  # noqa: F401  (registers claims with a known fate)
+from vademecum.atlas.verdicts import Verdicts
+from vademecum.claims import Claim, select
+from vademecum.claims.ledger import LEDGER
+
+
+@pytest.fixture(autouse=True)
+def _own_memory(tmp_path, monkeypatch):
+    """Remembered verdicts are those of this test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def fakes() -> dict[str, Claim]:
+    return {c.id.partition(".")[2]: c for c in LEDGER.values() if c.room == "fake_claims"}
+
+
+@pytest.fixture
+def verdicts() -> Iterator[Verdicts]:
+    made = Verdicts(select("connectionism.*"))
+    yield made
+    made.close()
+
+
+class Served:
+    """A running `vade atlas`, and the address it printed."""
+
+    def __init__(self, process: subprocess.Popen, address: str):
+        self.process, self.address = process, address
+        self.base = address.partition("/?")[0]
+
+
+def serve(*options: str) -> Iterator[Served]:
+    command = [sys.executable, "-m", "vademecum", "atlas", "--no-browser", "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    try:
+        words = process.stdout.readline().split()
+        assert words, "the atlas printed nothing"
+        address = next(word for word in words if word.startswith("http"))
+        _wait(address)
+        yield Served(process, address)
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stdout.close()
+
+
+def _wait(address: str) -> None:
+    host, port = address.removeprefix("http://").partition("/")[0].split(":")
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with socket.socket() as attempt:
+            if attempt.connect_ex((host, int(port))) == 0:
+                return
+        time.sleep(0.05)
+    raise TimeoutError(address)

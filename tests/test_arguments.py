@@ -1,0 +1,60 @@
+"""Refusals name the argument, the constraint and what was given."""
+
+import pytest
+import torch
+
+from vademecum.arguments import probabilities, square, symmetric
+
+nan = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("p", "message"),
+    [
+        (torch.tensor([0.5, 0.6]), r"p must sum to one along axis -1, got a sum of 1\.1"),
+        (torch.tensor([[0.5, 0.5], [0.5, 0.25]]), r"got a sum of 0\.75"),
+        (torch.tensor([1.5, -0.5]), r"entries of p must be >= 0, got -0\.5 at \(1,\)"),
+        (torch.tensor([nan, 1.0]), r"p must be finite, got nan at \(0,\)"),
+        (torch.tensor([float("inf"), 0.0]), r"p must be finite, got inf"),
+        (torch.tensor([1, 0]), r"p must be floating point, got torch\.int64"),
+        (torch.tensor([1 + 0j]), r"p must be real, got torch\.complex64"),
+        (torch.tensor(1.0), r"p must have an axis -1, got shape \(\)"),
+        (torch.zeros(0), r"p must not be empty"),
+        ([1.0], r"p must be a tensor, got list"),
+    ],
+)
+def test_bad_probabilities(p, message):
+    with pytest.raises(ValueError, match=message):
+        probabilities("p", p)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 3, 10_000])
+def test_rounding_is_forgiven(dtype, n):
+    p = torch.softmax(torch.randn(5, n), -1).to(dtype)
+    p = p / p.sum(-1, keepdim=True)
+    assert probabilities("p", p) is p
+    assert probabilities("p", p.T, dim=0).shape == (n, 5)
+
+
+@pytest.mark.parametrize(
+    ("check", "matrix", "message"),
+    [
+        (square, torch.zeros(2, 3), r"A must be square, got shape \(2, 3\)"),
+        (square, torch.zeros(2), r"A must be square, got shape \(2,\)"),
+        (square, torch.tensor([[nan]]), r"A must be finite"),
+        (symmetric, torch.tensor([[0.0, 1.0], [2.0, 0.0]]), r"A must be symmetric.* up to 1"),
+        (symmetric, torch.tensor([[1j]]), r"A must be symmetric.* up to 2"),
+        (symmetric, torch.stack([torch.eye(2), torch.ones(2, 2).triu()]), r"symmetric.* up to 1"),
+    ],
+)
+def test_bad_matrices(check, matrix, message):
+    with pytest.raises(ValueError, match=message):
+        check("A", matrix)
+
+
+def test_symmetric_up_to_rounding():
+    a = torch.randn(50, 80)
+    assert symmetric("A", a @ a.T).shape == (50, 50)
+    b = torch.randn(4, 3, 3, dtype=torch.complex128)
+    assert symmetric("A", b + b.mH).shape == (4, 3, 3)
