@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vademecum.arguments import probabilities, square, symmetric
+from vademecum.arguments import floats, probabilities, square, symmetric
 
 nan = float("nan")
 
@@ -58,3 +58,14 @@ def test_symmetric_up_to_rounding():
     assert symmetric("A", a @ a.T).shape == (50, 50)
     b = torch.randn(4, 3, 3, dtype=torch.complex128)
     assert symmetric("A", b + b.mH).shape == (4, 3, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64,
+                                   torch.complex64, torch.complex128])  # fmt: skip
+@pytest.mark.parametrize("bad", [nan, float("inf"), -float("inf")])
+def test_every_kind_of_infinity_is_found(dtype, bad):
+    x = torch.zeros(3, 4).to(dtype)
+    assert floats("x", x) is x
+    x[2, 1] = complex(0, bad) if dtype.is_complex else bad
+    with pytest.raises(ValueError, match=r"x must be finite, got .* at \(2, 1\)"):
+        floats("x", x.conj() if dtype.is_complex else x)

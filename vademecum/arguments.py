@@ -22,9 +22,8 @@ def floats(
     x = _tensor(name, x, ndim=ndim, width=width, empty=empty)
     if not (x.is_floating_point() or x.is_complex()):
         raise ValueError(f"{name} must be floating point, got {x.dtype}")
-    finite = torch.isfinite(x)
-    if not finite.all():
-        place = tuple(int(i) for i in (~finite).nonzero()[0])
+    if not _is_finite(x):
+        place = tuple(int(i) for i in (~torch.isfinite(x)).nonzero()[0])
         raise ValueError(f"{name} must be finite, got {x[place].item()} at {place}")
     return x
 
@@ -75,7 +74,7 @@ def square(name: str, matrix: Any) -> Tensor:
 
 
 def symmetric(name: str, matrix: Any) -> Tensor:
-    """A symmetric (complex: Hermitian) matrix, or a batch, up to rounding `n * eps * max |entry|`."""
+    """A symmetric (complex: Hermitian) matrix or batch, up to rounding `n * eps * max |entry|`."""
     matrix = square(name, matrix)
     gap = (matrix - matrix.mH).abs().amax((-2, -1))
     scale = matrix.abs().amax((-2, -1))
@@ -142,6 +141,15 @@ def _tensor(
     if not empty and x.numel() == 0:
         raise ValueError(f"{name} must not be empty, got shape {tuple(x.shape)}")
     return x
+
+
+def _is_finite(x: Tensor) -> bool:
+    """Whether all entries are finite: the extremes tell, much faster than `isfinite`."""
+    if x.numel() == 0:
+        return True
+    x = torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()
+    low, high = torch.aminmax(x)
+    return bool(torch.isfinite(low) & torch.isfinite(high))
 
 
 def _entries(name: str, x: Tensor, good: Tensor, allowed: str) -> Tensor:

@@ -43,10 +43,13 @@ def serve(*options: str) -> Iterator[Served]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:
-        words = process.stdout.readline().split()
-        assert words, "the atlas printed nothing"
-        address = next(word for word in words if word.startswith("http"))
-        _wait(address)
+        said = ""
+        while "http://" not in said:
+            line = process.stdout.readline()
+            assert line, f"the atlas ended: {said}"
+            said += line
+        address = next(word for word in said.split() if word.startswith("http"))
+        _wait(int(address.partition("/?")[0].rpartition(":")[2]))
         yield Served(process, address)
     finally:
         process.terminate()
@@ -54,12 +57,11 @@ def serve(*options: str) -> Iterator[Served]:
         process.stdout.close()
 
 
-def _wait(address: str) -> None:
-    host, port = address.removeprefix("http://").partition("/")[0].split(":")
+def _wait(port: int) -> None:
     end = time.monotonic() + 30
     while time.monotonic() < end:
         with socket.socket() as attempt:
-            if attempt.connect_ex((host, int(port))) == 0:
+            if attempt.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    raise TimeoutError(address)
+    raise TimeoutError(f"nobody answers on port {port}")

@@ -98,7 +98,6 @@ def test_notebooks_offer_nothing_but_their_pictures(gate, client):
     assert opened == {
         f"GET {live}/", f"GET {live}/health", f"GET {live}/@file/x", f"WEBSOCKET {live}/ws",
         f"GET {live}/public-files-sw.js", f"GET {live}/assets/x",
-        f"POST {live}/api/kernel/instantiate", f"POST {live}/api/kernel/function_call",
         f"POST {live}/api/kernel/set_ui_element_value",
     }  # fmt: skip
     for method, path in tried:

@@ -24,7 +24,7 @@ _LIVE = re.compile(
     r"GET /live/\w+/(|health|public-files-sw\.js|assets/[\w.-]+|@file/[\w.-]+)"
     r"|GET /live/\w+/(favicon\.ico|manifest\.json|[\w-]+\.png)"
     r"|(GET|WEBSOCKET) /live/\w+/ws"
-    r"|POST /live/\w+/api/kernel/(instantiate|set_ui_element_value|function_call)"
+    r"|POST /live/\w+/api/kernel/set_ui_element_value"
 )
 _OURS = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"

@@ -11,6 +11,7 @@ import uvicorn
 
 from vademecum.atlas.application import application
 from vademecum.atlas.network import Dossier, dossier
+from vademecum.atlas.process import give_back_memory, parse_in_turn
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Workers, select
 from vademecum.cli.screen import UsageError
@@ -53,6 +54,8 @@ def serve(
     names = [*_LOCAL, *allow]
     hosts = [f"{name}:{port}" for name in names] + (names if port == 80 else [])
     token = secrets.token_urlsafe(24)
+    parse_in_turn()
+    give_back_memory()
     torch.set_num_threads(1)  # pictures are small, and many may be drawn at once
     verdicts = Verdicts(select())
     look = looking(network, shape)
@@ -61,7 +64,12 @@ def serve(
         verdicts.start(missing)
     address = f"http://{allow[0] if host not in _LOCAL else host}:{port}/?token={token}"
     settings = uvicorn.Config(
-        app, log_level="warning", timeout_graceful_shutdown=1, server_header=False
+        app,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=75,
+        ws_ping_timeout=120,  # a busy machine is not a dead one
     )
     _announce(address, warn=host not in _LOCAL)
     if browser:

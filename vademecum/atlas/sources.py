@@ -36,7 +36,12 @@ def place_of(thing: Any, name: str = "") -> Place | None:
     module = getattr(thing, "__module__", None)
     if not isinstance(module, str) or not (inspect.isclass(thing) or inspect.isroutine(thing)):
         return None
-    return Place(name or thing.__name__, module, inspect.getsourcelines(thing)[1])
+    return Place(name or thing.__name__, module, _line(thing))
+
+
+@functools.cache
+def _line(thing: Any) -> int:
+    return inspect.getsourcelines(thing)[1]
 
 
 @functools.cache

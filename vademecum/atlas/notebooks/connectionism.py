@@ -143,7 +143,7 @@ def draw_completion(stored: int, flipped: int, rule: str) -> Figure:
     path.append(end.states)
     figure = Figure((8, 2.3), layout="constrained")
     for k, (axes, x) in enumerate(zip(figure.subplots(1, 5), path, strict=True)):
-        axes.imshow(x.view(SIDE, SIDE), cmap="gray_r", vmin=-1, vmax=1)
+        axes.imshow(x.view(SIDE, SIDE).numpy(), cmap="gray_r", vmin=-1, vmax=1)
         axes.set(xticks=[], yticks=[])
         axes.set_xlabel(
             f"energy {float(net.energy(x)):.0f}\noverlap {float(overlap(x, patterns[1])):.2f}"

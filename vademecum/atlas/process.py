@@ -1,0 +1,50 @@
+"""What a long-lived process with many threads has to settle with Python and the C library."""
+
+import builtins
+import contextlib
+import ctypes
+import gc
+import sys
+import threading
+from typing import Any
+
+__all__ = ["give_back_memory", "parse_in_turn"]
+
+_M_ARENA_MAX = -8  # of glibc's mallopt
+
+
+def parse_in_turn() -> None:
+    """Let one thread at a time build syntax trees, where Python cannot bear more.
+
+    Before 3.13 threads that do so at once confuse each other's recursion counts: "SystemError: AST
+    constructor recursion depth mismatch". Every notebook session has a thread that parses.
+    """
+    if sys.version_info >= (3, 13) or hasattr(builtins.compile, "in_turn"):
+        return
+    plain, turn = builtins.compile, threading.RLock()
+
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        with turn:
+            return plain(*args, **kwargs)
+
+    compile.in_turn = True  # type: ignore[attr-defined]
+    builtins.compile = compile  # type: ignore[assignment]
+
+
+def give_back_memory(every: float = 15.0) -> None:
+    """Return freed memory to the system from time to time, where the C library can.
+
+    Sessions leave small holes all over the heap, and glibc keeps an arena for each thread.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, 2)
+        trim = library.malloc_trim
+
+        def tidy() -> None:
+            while True:
+                threading.Event().wait(every)
+                gc.collect()
+                trim(0)
+
+        threading.Thread(target=tidy, daemon=True, name="tidy").start()
