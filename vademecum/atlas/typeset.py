@@ -6,6 +6,7 @@ twelve, so these are written out first.
 
 import html
 import re
+from functools import lru_cache
 
 import markdown
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -40,6 +41,7 @@ def mathml(tex: str, *, block: bool = False) -> str:
     return tex2mathml(tex, as_block=block)
 
 
+@lru_cache(10_000)
 def typeset(text: str, *, line: bool = False) -> Markup:
     """The HTML of a Markdown text with `$...$` and `$$...$$`.
 

@@ -17,6 +17,6 @@ from vademecum.connectionism.claims import (
 )
 
 __all__ = [
-    "cover", "delta_rule", "dense_hopfield", "hopfield", "hopfield_capacity", "hopfield_dynamics",
-    "machines", "margin", "novikov", "perceptron", "sparse", "threshold", "willshaw",
+    "machines", "threshold", "perceptron", "novikov", "margin", "cover", "delta_rule",
+    "sparse", "willshaw", "hopfield", "hopfield_dynamics", "hopfield_capacity", "dense_hopfield",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from vademecum.connectionism.hopfield_load import hopfield_capacity as mean_fiel
 @claim(
     by="sampling",
     sources=("B-070", "C-025"),
-    budget=1.0,
+    budget=2.0,
     full={"n": 4000, "loads": (0.05, 0.1, 0.2, 0.25), "trials": 3},
 )
 def hopfield_capacity(

@@ -1,0 +1,61 @@
+"""Boxes and balls: samples stay inside, projections are nearest points."""
+
+import inspect
+import math
+
+import pytest
+import torch
+
+from vademecum.foundations.regions import Ball, Box, Region
+
+BOX = Box(torch.tensor([-1.0, 2.0]).double(), torch.tensor([1.0, 5.0]).double())
+BALL = Ball(torch.tensor([3.0, -1.0]).double(), 2.0)
+
+
+@pytest.mark.parametrize("region", [BOX, BALL])
+def test_samples_lie_inside_and_repeat(region):
+    x = region.sample(500, generator=torch.Generator().manual_seed(1))
+    assert x.dtype == torch.float64
+    torch.testing.assert_close(region.project(x), x)
+    again = region.sample(500, generator=torch.Generator().manual_seed(1))
+    assert x.equal(again)
+    assert isinstance(region, Region)
+
+
+def test_samples_are_uniform():
+    x = BOX.sample(20_000)
+    torch.testing.assert_close(x.mean(0), torch.tensor([0.0, 3.5]).double(), atol=0.05, rtol=0)
+    inner = (torch.linalg.vector_norm(BALL.sample(20_000) - BALL.centre, dim=1) < 1.0).double()
+    assert float(inner.mean()) == pytest.approx(0.25, abs=0.02)  # a quarter of the area
+
+
+@pytest.mark.parametrize("region", [BOX, BALL])
+def test_projections_are_nearest(region):
+    x = 10 * torch.randn(50, 2).double()
+    p = region.project(x)
+    torch.testing.assert_close(region.project(p), p)
+    others = region.sample(2000)
+    nearest = torch.cdist(x, others).amin(1)
+    assert (torch.linalg.vector_norm(x - p, dim=1) <= nearest + 1e-12).all()
+    # The angle between what sticks out and every other point is at least a right one.
+    assert (((x - p)[:, None] * (others - p[:, None])).sum(2) <= 1e-9).all()
+
+
+ERRORS = [
+    (Box, (torch.ones(2), torch.zeros(2)), "high must be > low, got 0.0 and 1.0 at 0"),
+    (Box, (torch.zeros(2), torch.ones(3)), "high must be 2 wide"),
+    (Box, (torch.zeros(0), torch.zeros(0)), "low must not be empty"),
+    (Box, (torch.zeros(2), torch.tensor([1.0, math.inf])), "high must be finite"),
+    (Box, (torch.zeros(2).long(), torch.ones(2)), "low must be floating point"),
+    (Ball, (torch.zeros(2), 0.0), "radius must be > 0, got 0"),
+    (Ball, (torch.zeros(2), math.inf), "radius must be <= .*, got inf"),
+    (Ball, (torch.tensor([math.nan]), 1.0), "centre must be finite, got nan"),
+    (Ball, (torch.zeros(2, 2), 1.0), "centre must have 1 axes"),
+]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("region", "arguments", "message"), ERRORS)
+def test_errors(region, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        inspect.unwrap(region)(*arguments)

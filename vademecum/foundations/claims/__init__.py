@@ -1,0 +1,42 @@
+"""What the course claims of analysis, linear algebra, convexity, probability and information."""
+
+from vademecum.foundations.claims import (
+    analysis,
+    calculus,
+    change_of_measure,
+    concentration,
+    convex_operations,
+    convexity,
+    definiteness,
+    densities,
+    distributions,
+    divergences,
+    gaussians,
+    independence,
+    information,
+    jensen,
+    jensen_shannon,
+    krylov,
+    linear_algebra,
+    matrix_calculus,
+    matrix_norms,
+    moment_generating,
+    moment_generating_laws,
+    moments,
+    normal_laws,
+    norms,
+    probability_rules,
+    projections,
+    singular_values,
+    strong_convexity,
+    sylvester,
+)
+
+__all__ = [
+    "calculus", "analysis", "matrix_calculus", "norms", "matrix_norms", "linear_algebra",
+    "singular_values", "krylov", "definiteness", "sylvester", "convexity", "convex_operations",
+    "strong_convexity", "projections", "probability_rules", "independence", "moments",
+    "densities", "distributions", "normal_laws", "gaussians", "moment_generating",
+    "moment_generating_laws", "concentration", "jensen", "information", "divergences",
+    "jensen_shannon", "change_of_measure",
+]  # fmt: skip

@@ -1,0 +1,173 @@
+"""What the course claims of independent variables, and of uncorrelated ones."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.distributions import MultivariateNormal, Normal
+
+from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.foundations.claims.probability_rules import law
+from vademecum.foundations.joint_tables import conditional, is_independent, marginal
+
+COPIES = torch.tensor([[1, 0], [0, 1]])
+SQUARE = torch.tensor([[0, 1], [1, 0], [0, 1]])  # Y = X^2 for X uniform on -1, 0, 1
+COPIED_TWICE = torch.tensor([[[1, 0], [0, 0]], [[0, 0], [0, 1]]])  # X = Y = Z
+EXCLUSIVE_OR = torch.tensor([[[1, 0], [0, 1]], [[0, 1], [1, 0]]])  # Z = X + Y mod 2
+
+
+def rank_one(*sizes: int) -> Tensor:
+    """A random integer table of rank one: two variables that are independent."""
+    a, b = (torch.randint(1, 6, (size,)) for size in sizes)
+    return a[:, None] * b
+
+
+def shifted(table: Tensor) -> Tensor:
+    """The same table with one unit moved around in a 2x2 block, which keeps the marginals."""
+    i, j = (torch.randperm(k)[:2] for k in table.shape)
+    table = table.clone()
+    table[i, j] += 1
+    table[i, j.flip(0)] -= 1
+    return table
+
+
+def singular(table: Tensor) -> bool:
+    """Whether all 2x2 minors of an integer table vanish: its rank is at most one."""
+    r, c = (torch.combinations(torch.arange(k)).T for k in table.shape)
+    top, low = table[r[0]], table[r[1]]
+    return not (top[:, c[0]] * low[:, c[1]] - top[:, c[1]] * low[:, c[0]]).any()
+
+
+def scaled_covariance(table: Tensor) -> Tensor:
+    r"""$n^2\,\mathrm{Cov}(X, Y)$ for n outcomes, counted, with the values -1, 0, 1 and so on."""
+    x, y = (torch.arange(k) - 1 for k in table.shape[-2:])
+    n, both = table.sum((-2, -1)), (table * torch.outer(x, y)).sum((-2, -1))
+    return n * both - (table.sum(-1) * x).sum(-1) * (table.sum(-2) * y).sum(-1)
+
+
+def uncorrelated(joint: Tensor) -> Tensor:
+    """Whether the covariance of a joint law vanishes."""
+    return scaled_covariance(joint).abs() < 1e-12
+
+
+def alike(joint: Tensor) -> bool:
+    """Whether the variables have the same law."""
+    p_x, p_y = marginal(joint, 0), marginal(joint, 1)
+    return len(p_x) == len(p_y) and torch.allclose(p_x, p_y)
+
+
+@claim(by="identity", sources=("D-003", "E-003"), budget=0.5, full={"draws": 200})
+def independence(
+    test: Callable[[Tensor], Tensor | bool] = lambda joint: is_independent(joint, 0, 1),
+    draws: int = 6,
+):
+    r"""Independence of two random variables.
+
+    $X$ and $Y$ are independent if and only if $P(X \in A, Y \in B) = P(X \in A) P(Y \in B)$ for all
+    events $A$, $B$; for discrete variables if and only if the joint table is the outer product of
+    its marginals, which is to say that it has rank one.
+
+    *Check.* Integer tables of rank one, and the same with a unit of mass moved inside a 2x2 block:
+    against all 2x2 minors, exactly, and against all pairs of events.
+    """
+    tables = [COPIES, SQUARE]
+    for k in range(draws):
+        table = rank_one(*((2, 2), (3, 2), (3, 4))[k % 3])
+        tables += [table, shifted(table)]
+    for i, table in enumerate(tables):
+        joint = law(table)
+        yield equals(int(test(joint)), int(singular(table)), table=i)
+        gap = joint - joint.sum(1, keepdim=True) * joint.sum(0)
+        events = [torch.cartesian_prod(*[torch.arange(2.0)] * size) for size in joint.shape]
+        worst = (events[0] @ gap @ events[1].T).abs().max()
+        yield equals(int(test(joint)), int(worst < 1e-12), table=i)
+
+
+independence.foil("zero covariance: also $X$ uniform on $-1, 0, 1$ and $X^2$", test=uncorrelated)
+independence.foil("equal marginals: also a fair coin and itself", test=alike)
+
+
+@claim(by="identity", sources=("D-004", "D-006", "E-005", "E-006"), budget=0.5, full={"draws": 100})
+def conditional_independence(
+    given: tuple[int, ...] = (2,),
+    implies: Literal["nothing", "marginal", "conditional"] = "nothing",
+    draws: int = 4,
+):
+    r"""Conditional independence.
+
+    $X \perp Y \mid Z$ if and only if $P(X, Y \mid z) = P(X \mid z) P(Y \mid z)$ for every $z$ with
+    $P(z) > 0$; equivalently $P(X \mid Y, Z) = P(X \mid Z)$ wherever $P(Y, Z) > 0$. It neither
+    implies nor is implied by the marginal independence $X \perp Y$: given $Z$, the copies
+    $X = Y = Z$ of a coin are independent and not without; two fair coins are independent and not
+    given whether they differ.
+
+    *Check.* Tables of integers whose slices at fixed $z$ have rank one, and perturbed ones: against
+    the minors of the slices, and against the second form.
+    """
+    tables = [COPIED_TWICE, EXCLUSIVE_OR]
+    for k in range(draws):
+        slices = [rank_one(3, 2) for _ in range(3)]
+        tables.append(torch.stack(slices, -1))
+        slices[k % 3] = shifted(slices[k % 3])
+        tables.append(torch.stack(slices, -1))
+    for i, table in enumerate(tables):
+        joint = law(table)
+        measured = int(is_independent(joint, 0, 1, given))
+        yield equals(measured, int(all(singular(z) for z in table.unbind(-1))), table=i)
+        if table.sum(0).all():  # then P(y, z) > 0 everywhere
+            gap = conditional(joint, 0, given=(1, 2)) - conditional(joint, 0, given=2)[:, None]
+            yield equals(measured, int(gap.abs().max() < 1e-12), table=i)
+        without = int(is_independent(joint, 0, 1))
+        yield equals(without, int(singular(table.sum(-1))), table=i)
+        if implies == "marginal":
+            yield at_least(without, measured, table=i)
+        if implies == "conditional":
+            yield at_least(measured, without, table=i)
+
+
+conditional_independence.foil("three copies of a coin", implies="marginal")
+conditional_independence.foil("two coins, given whether they differ", implies="conditional")
+conditional_independence.foil("independence after summing $Z$ out", given=())
+
+
+@claim(by="identity", sources=("D-010", "E-010"), budget=0.5, full={"unit": 24})
+def independence_uncorrelated(
+    converse: Literal["binary", "always"] = "binary", sign: int = 1, unit: int = 12
+):
+    r"""Independence implies zero covariance, and not conversely.
+
+    If $X$ and $Y$ are independent with finite second moments, $\mathrm{Cov}(X, Y) = 0$. The
+    converse fails for $X$ uniform on $\{-1, 0, 1\}$ and $Y = X^2$, but it holds for jointly
+    Gaussian variables and for two binary ones.
+
+    *Proof* for binary ones: the covariance is the determinant of the 2x2 table.
+
+    *Check.* All 2x2 tables of probabilities that are multiples of $\frac1{12}$ (`unit`), exactly; a
+    Gaussian density with a diagonal covariance is the product of its marginals.
+    """
+    for table in [SQUARE, *(rank_one(3, 4) for _ in range(4))]:
+        independent = int(is_independent(law(table), 0, 1))
+        zero = int(scaled_covariance(table) == 0)
+        yield equals(independent, int(singular(table)))
+        yield at_most(independent, zero)
+        if converse == "always":
+            yield at_least(independent, zero)
+    cells = [c for c in product(range(unit + 1), repeat=3) if sum(c) <= unit]
+    tables = torch.tensor([(*c, unit - sum(c)) for c in cells]).view(-1, 2, 2)
+    determinants = tables[:, 0, 0] * tables[:, 1, 1] - sign * tables[:, 0, 1] * tables[:, 1, 0]
+    covariances = scaled_covariance(tables)
+    yield equals(covariances, determinants, unit=unit)
+    independent = is_independent(tables / unit, 0, 1, batch_dims=1)
+    yield equals(independent, covariances == 0, unit=unit)
+    mean, var = torch.randn(3), torch.rand(3) + 0.1
+    x = mean + torch.randn(20, 3)
+    factors = Normal(mean, var.sqrt()).log_prob(x).sum(-1)
+    yield equals(MultivariateNormal(mean, var.diag()).log_prob(x), factors)
+
+
+independence_uncorrelated.foil(
+    "uncorrelated as independent: not $X$ and $X^2$ on $-1, 0, 1$", converse="always"
+)
+independence_uncorrelated.foil("the permanent of the table instead", sign=-1)

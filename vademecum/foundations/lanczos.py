@@ -1,0 +1,109 @@
+r"""The Lanczos process: an orthonormal basis of a Krylov space, and the operator within it.
+
+From a random unit vector $v_1$ the basis of $\operatorname{span}\{v_1, A v_1, A^2 v_1, \dots\}$
+grows by one application a step: $A v_j$, freed of its components along all vectors so far, has the
+norm $\beta_j$ and the direction $v_{j+1}$. Hence, with $H = V^H A V$,
+
+$$A V = V H + \beta_j v_{j+1} e_j^H, \qquad H Y = Y \Theta, \qquad
+\|A x_i - \theta_i x_i\| = \beta_j |Y_{ji}| \quad \text{for } x_i = V Y e_i,$$
+
+so that the residual norms of the Ritz pairs $(\theta_i, x_i)$ cost nothing. A thick restart puts
+some of the $x_i$ in the place of $V$ and goes on from the same $v_{j+1}$: the first equation holds
+again after the next step.
+
+The components along the last two vectors, by far the largest, are removed first; then those along
+all, by two products with $V$, and once more if that took more than half of the norm. This keeps the
+basis orthonormal to machine precision. Where $\beta_j = 0$ the space is closed
+under $A$, and the process goes on from another random vector.
+"""
+
+import torch
+from torch import Tensor
+
+from vademecum.foundations.operators import LinearOperator
+from vademecum.foundations.probes import random_block, symmetric_pair
+
+__all__ = ["KrylovBasis"]
+
+
+class KrylovBasis:
+    """An orthonormal basis, the first j rows of V, with the operator's matrix H in it.
+
+    Row j is the next vector. The first `locked` rows are left as they are: Ritz vectors that have
+    converged. H is filled in its upper triangle.
+
+    Args:
+        op: A symmetric operator.
+        size: The most vectors to hold.
+        generator: For the random vectors.
+
+    Raises:
+        ValueError: If the operator is not symmetric.
+
+    Example:
+        >>> basis = KrylovBasis(LinearOperator((3, 3), lambda x: 2 * x, lambda x: 2 * x), 2)
+        >>> basis.grow(), basis.betas, basis.ritz()[0]
+        (None, [0.0], tensor([2.]))
+    """
+
+    def __init__(self, op: LinearOperator, size: int, generator: torch.Generator | None = None):
+        x, ax = symmetric_pair(op, generator)
+        norm = x[:, 0].norm()
+        self.op, self.size, self.generator = op, size, generator
+        self.V = x.new_empty(size + 1, len(x))
+        self.H = x.new_zeros(size, size)
+        self.V[0] = x[:, 0] / norm
+        self._image: Tensor | None = ax[:, 0] / norm
+        self.j = self.locked = 0
+        self.applications = 2
+        self.betas: list[float] = []
+
+    def grow(self) -> None:
+        """Apply the operator to the next vector, and make the one after."""
+        if (z := self._image) is None:
+            z = (self.op @ self.V[self.j]).detach()
+            self.applications += 1
+        self._image = None
+        size = float(z.norm())
+        self.j += 1
+        z, self.H[: self.j, self.j - 1] = self._orthogonal(z)
+        beta = float(z.norm())
+        if not beta < float("inf"):
+            raise ValueError(f"op must return finite numbers, got a vector of norm {beta}")
+        if beta > 10 * torch.finfo(z.dtype).eps * size:
+            self.V[self.j] = z / beta
+        else:
+            beta = 0.0
+            self.refresh()
+        self.betas.append(beta)
+
+    def refresh(self) -> None:
+        """Make the next vector a random one."""
+        z, _ = self._orthogonal(random_block(self.op, 1, self.generator)[:, 0])
+        self.V[self.j] = z / z.norm()
+
+    def ritz(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Ritz values of what is not locked, their vectors in the basis, their residual norms."""
+        theta, Y = torch.linalg.eigh(self.H[self.locked : self.j, self.locked : self.j], UPLO="U")
+        return theta, Y, self.betas[-1] * Y[-1].abs()
+
+    def shrink(self, theta: Tensor, Y: Tensor) -> None:
+        """Keep some Ritz vectors, beside what is locked, and the next vector."""
+        l, j = self.locked, self.locked + len(theta)
+        self.V[l:j] = Y.T @ self.V[l : self.j]
+        self.V[j] = self.V[self.j].clone()
+        self.H[:, l:] = 0
+        self.H[range(l, j), range(l, j)] = theta.to(self.H.dtype)
+        self.j = j
+
+    def _orthogonal(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The part of a vector that is orthogonal to the basis, and its coefficients there."""
+        h = z.new_zeros(self.j)
+        for rows in (slice(max(self.j - 2, 0), self.j), slice(self.j), slice(self.j)):
+            V, before = self.V[rows], float(z.norm())
+            c = V.conj() @ z
+            z = torch.addmv(z, V.T, c, alpha=-1)
+            h[rows] += c
+            if len(V) == self.j and float(z.norm()) > before / 2:
+                break  # so little was removed that its rounding errors do not matter
+        return z, h

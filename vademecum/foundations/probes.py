@@ -1,0 +1,71 @@
+r"""Random vectors that probe an operator, also for whether it is symmetric.
+
+If $A = A^H$, then $\langle u, A v \rangle = \langle A u, v \rangle$ for all $u$ and $v$. For
+Gaussian ones the difference of the two sides is about $\|A - A^H\|_F$ in size, and the sides
+themselves $\|A\|_F \approx \|u\| \|A v\| / \sqrt n$, with rounding errors that are smaller by some
+multiples of the machine precision $\varepsilon$. So a difference above $\sqrt\varepsilon$ of that
+size is taken for an asymmetry, and one of relative size $\delta$ goes unnoticed with a probability
+of about $\sqrt\varepsilon / \delta$ only.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Inexact
+from torch import Tensor
+
+from vademecum.foundations.operators import LinearOperator, aslinearoperator
+
+__all__ = ["insist_on_symmetry", "random_block", "square_operator", "symmetric_pair"]
+
+
+def square_operator(name: str, A: Any) -> LinearOperator:
+    """A square matrix of any kind as an operator."""
+    op = aslinearoperator(A)
+    if op.shape[0] != op.shape[1]:
+        raise ValueError(f"{name} must be square, got shape {op.shape}")
+    return op
+
+
+def random_block(
+    op: LinearOperator, k: int, generator: torch.Generator | None = None, *, signs: bool = False
+) -> Inexact[Tensor, " n k"]:
+    """Random vectors to apply an operator to: Gaussian with identity covariance, or signs.
+
+    They are drawn where the generator is, so that a seed means the same on every device.
+    """
+    source = {"generator": generator, "device": generator.device if generator else op.device}
+    if signs:
+        x = 2.0 * torch.randint(2, (k, op.shape[1]), **source) - 1
+    else:
+        x = torch.randn(k, op.shape[1], dtype=op.dtype, **source)
+    return x.to(dtype=op.dtype, device=op.device).T  # by columns, which few of them multiply faster
+
+
+def symmetric_pair(
+    op: LinearOperator, generator: torch.Generator | None = None
+) -> tuple[Inexact[Tensor, " n 2"], Inexact[Tensor, " n 2"]]:
+    """Two random vectors and their images, which show that the operator is symmetric.
+
+    One by one, since products with blocks as thin as this are often slower than two with vectors.
+    """
+    x = random_block(op, 2, generator)
+    ax = torch.stack([(op @ x[:, 0]).detach(), (op @ x[:, 1]).detach()], 1)
+    insist_on_symmetry(x, ax)
+    return x, ax
+
+
+def insist_on_symmetry(x: Inexact[Tensor, " n k"], ax: Inexact[Tensor, " n k"]) -> None:
+    r"""Refuse an operator unless $x_i^H A x_j = (A x_i)^H x_j$ for random vectors, up to rounding.
+
+    Raises:
+        ValueError: If the operator is not symmetric (complex: Hermitian), or returned NaN.
+    """
+    products = x.mH @ ax
+    gap = (products - products.mH).abs().max()
+    size = x.norm(dim=0).max() * ax.norm(dim=0).max() / x.shape[0] ** 0.5
+    if not gap <= torch.finfo(x.dtype).eps ** 0.5 * size:
+        raise ValueError(
+            "op must be symmetric (complex: Hermitian) and finite, got <u, A v> - <A u, v> of"
+            f" {gap.item():.3g} where products are about {size.item():.3g}"
+        )

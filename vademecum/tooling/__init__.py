@@ -1,0 +1,3 @@
+"""What the course says of Python, NumPy and PyTorch: claims only, nothing to import."""
+
+__all__ = []

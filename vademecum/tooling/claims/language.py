@@ -1,0 +1,82 @@
+"""What the course claims of Python itself."""
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+import torch
+
+from vademecum.claims import claim, equals
+
+
+def raises(error: type[Exception], call: Callable[[], Any]) -> int:
+    """Whether a call raises this error, as 0 or 1.
+
+    Example:
+        >>> raises(ZeroDivisionError, lambda: 1 / 0)
+        1
+    """
+    try:
+        call()
+    except error:
+        return 1
+    return 0
+
+
+def half_up(x: float, k: int) -> float:
+    """Rounding as in school, with ties going up."""
+    return math.floor(x * 10**k + 0.5) / 10**k
+
+
+@claim(by="identity", sources=("A-408",), budget=0.5)
+def python_round(rounding: Callable[[float, int], float] = round, numbers: int = 300):
+    r"""Rounding in Python.
+
+    `round(x, k)` rounds the binary value of `x` to $k$ decimals, and exact ties go to the even
+    neighbour: `round(5.76543, 2)` is 5.77, `round(2.5)` is 2, `round(0.125, 2)` is 0.12; and
+    `round(2.675, 2)` is 2.67, because the stored double lies below 2.675.
+    """
+    for x, k, rounded in ((5.76543, 2, 5.77), (2.5, 0, 2.0), (0.125, 2, 0.12), (2.675, 2, 2.67)):
+        yield equals(rounding(x, k), rounded, tol=0.0, x=x)
+    yield equals(int(Decimal.from_float(2.675) < Decimal("2.675")), 1)
+    for k in (0, 1, 2):
+        x = [m / 2 ** (k + 1) for m in torch.randint(-9999, 9999, (numbers,)).tolist()]  # many ties
+        exact = [float(Decimal(v).quantize(Decimal(1).scaleb(-k), ROUND_HALF_EVEN)) for v in x]
+        yield equals([rounding(v, k) for v in x], exact, tol=0.0, k=k)
+
+
+python_round.foil("ties do not go up: 3 for 2.5, and 0.13 for 0.125", rounding=half_up)
+
+
+@claim(by="identity", sources=("A-409", "A-410"), budget=0.5)
+def python_expressions(
+    conditional: Callable[[bool, Callable[[], Any], Callable[[], Any]], Any] = (
+        lambda condition, a, b: a() if condition else b()
+    ),
+):
+    r"""List comprehension and conditional expression.
+
+    `[f(x) for x in xs]` builds the list of $f$-values in order; `a if condition else b` evaluates
+    only the chosen branch, so that the other may even be undefined.
+    """
+    xs = torch.randint(-100, 100, (50,)).tolist()
+    squares = []
+    for x in xs:
+        squares.append(x**2)
+    yield equals([x**2 for x in xs], squares)
+    for condition in (True, False):
+        visited = []
+        value = conditional(condition, lambda v=visited: v.append(1) or 1,
+                            lambda v=visited: v.append(2) or 2)  # fmt: skip
+        yield equals(value, 1 if condition else 2, condition=condition)
+        yield equals(len(visited), 1, condition=condition)
+    safe = raises(ZeroDivisionError, lambda: conditional(True, lambda: 1, lambda: 1 / 0))
+    yield equals(safe, 0)
+    yield equals(raises(ZeroDivisionError, lambda: conditional(True, lambda: 1 / 0, lambda: 1)), 1)
+
+
+python_expressions.foil(
+    "choosing from a tuple, (b, a)[condition], evaluates both",
+    conditional=lambda condition, a, b: (b(), a())[condition],
+)
