@@ -41,9 +41,23 @@ def _indent(text: str) -> int:
 
 
 def _rewrite(block: str) -> str:
+    lines = block.strip("\n").splitlines()
+    if len(lines) > 1 and all(line.lstrip().startswith("|") for line in lines):
+        return _table(lines)
     doctest = re.search(r"^ *>>> ", block, re.MULTILINE)
     end = doctest.start() if doctest else len(block)
     return _MARKUP.sub(lambda found: _markup(found, block), block[:end]) + block[end:]
+
+
+def _table(lines: list[str]) -> str:
+    """A Markdown table, whose second line is a rule, as a list of lists."""
+    indent = " " * _indent(lines[0])
+    rows = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines]
+    out = [f"{indent}.. list-table::", f"{indent}    :header-rows: 1", ""]
+    for row in (rows[0], *rows[2:]):
+        cells = [_MARKUP.sub(lambda found, c=cell: _markup(found, c), cell.strip()) for cell in row]
+        out += [f"{indent}    {'  -' if k else '* -'} {cell}" for k, cell in enumerate(cells)]
+    return "\n".join(out)
 
 
 def _markup(found: re.Match[str], text: str) -> str:

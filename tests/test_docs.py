@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import vademecum
+from vademecum.atlas.typeset import mathml
 from vademecum.claims import Evidence, Report
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -150,6 +151,10 @@ def test_a_readme_without_marks_is_refused(tables) -> None:
         ("Example:\n    >>> f(`$`)\n    $1", "Example:\n    >>> f(`$`)\n    $1"),
         ("Say:\n\n    `a` $b$\n\n    c\n\nand `d`", "Say::\n\n    `a` $b$\n\n    c\n\nand ``d``"),
         ("Args:\n    x: The `w`:\n        more", "Args:\n    x: The ``w``:\n        more"),
+        (
+            "| a | `b` |\n|---|---|\n| $c$ | d |",
+            "    * - a\n      - ``b``\n    * - :math:`c`\n      - d",
+        ),
         ("already ``literal`` and :role:`x`", "already ``literal`` and :role:`x`"),
     ],
 )
@@ -169,9 +174,8 @@ def test_docstrings_become_rst(markdown: str, rst: str) -> None:
     ],
 )
 def test_maths_that_the_converter_would_misread(tex: str, same: str) -> None:
-    render = _module("mathml").render
-    assert render(tex) == render(same)
-    assert render(tex).startswith("<math")
+    assert mathml(tex) == mathml(same)
+    assert mathml(tex).startswith("<math")
 
 
 @pytest.mark.parametrize("room", vademecum.ROOMS)

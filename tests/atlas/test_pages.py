@@ -28,7 +28,7 @@ class Outline(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        values = dict(attrs)
+        values = {name: value or "" for name, value in attrs}
         self.ids += [values["id"]] if "id" in values else []
         self.links += [values["href"]] if tag == "a" and "href" in values else []
         self.images += [values] if tag == "img" else []

@@ -9,6 +9,7 @@ import html
 import io
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import matplotlib
 from cycler import cycler
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 __all__ = ["as_image", "svg"]
 
 _GREY = "#7d8289"
-_STYLE = {
+_STYLE: Any = {
     "axes.edgecolor": _GREY,
     "axes.facecolor": "none",
     "axes.labelcolor": _GREY,

@@ -1,0 +1,15 @@
+"""Rows of the room `linear`: regression, classification, components."""
+
+from collections.abc import Iterator
+
+import torch
+
+from bench import linear_classification, linear_components, linear_regression
+from bench.harness import Row
+
+__all__ = ["rows"]
+
+
+def rows(device: torch.device) -> Iterator[Row]:
+    for part in (linear_regression, linear_classification, linear_components):
+        yield from part.rows(device)

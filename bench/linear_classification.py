@@ -1,0 +1,95 @@
+"""Rows of the room `linear`: logistic and softmax regression, to the same gradient."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bench.harness import Row
+from vademecum.data import load
+from vademecum.linear.logistic import LogisticRegression
+from vademecum.linear.softmax import SoftmaxRegression
+
+__all__ = ["rows"]
+
+
+def rows(device: torch.device) -> Iterator[Row]:
+    images = load("fashion_mnist")
+    x, y = images.x.flatten(1).to(device), images.y.to(device)
+    shirts = (y == 6).long()  # the hardest class against the rest
+    yield _row(LogisticRegression, "shirts against the rest", x, shirts, tol=1e-4)
+    yield _row(SoftmaxRegression, "10 classes", x, y, tol=1e-3)
+    # for the next one scikit-learn takes most of a minute
+    yield _row(SoftmaxRegression, "10 classes", x, y, tol=1e-4, rounds=1)
+
+
+def _row(kind: Any, name: str, x: Tensor, y: Tensor, tol: float, rounds: int = 3) -> Row:
+    decay = 1 / len(x)  # scikit-learn's C = 1
+
+    def agree(ours, peer):
+        for w, b in (ours, peer):
+            found = _gradient(torch.as_tensor(w).to(x), torch.as_tensor(b).to(x), x, y, decay)
+            assert found <= 1.05 * tol, f"a gradient of {found} is above {tol}"
+
+    def fit() -> tuple[Tensor, Tensor]:
+        model = kind(weight_decay=decay, tol=tol).fit(x, y)
+        return model.coef_, model.intercept_
+
+    peers: dict[str, Callable[[], Any]] = {"torch LBFGS": partial(_torch_lbfgs, x, y, decay, tol)}
+    limit = ""
+    if x.device.type == "cpu":
+        solvers = ("lbfgs", "newton-cholesky") if kind is LogisticRegression else ("lbfgs",)
+        for solver in solvers:
+            peers[f"scikit-learn, {solver}"] = partial(_scikit_learn, x, y, solver, tol)
+        limit = "188 MB of data: 7 ms a gradient at 27 GB/s"
+    title = f"{kind.__name__}, {name}, Fashion-MNIST, gradient {tol:g}"
+    return Row(title, fit, peers, agree, limit, rounds=rounds)
+
+
+def _scikit_learn(x: Tensor, y: Tensor, solver: str, tol: float) -> tuple[Any, Any]:
+    from sklearn.linear_model import LogisticRegression as Peer
+
+    model = Peer(C=1.0, solver=solver, tol=tol, max_iter=10_000).fit(x.numpy(), y.numpy())
+    return model.coef_, model.intercept_
+
+
+def _loss(w: Tensor, b: Tensor, x: Tensor, y: Tensor, decay: float) -> Tensor:
+    z = torch.addmm(b, x, w.T)
+    if len(w) == 1:
+        loss = F.binary_cross_entropy_with_logits(z[:, 0], y.to(z))
+    else:
+        loss = F.cross_entropy(z, y)
+    return loss + decay / 2 * w.square().sum()
+
+
+def _gradient(w: Tensor, b: Tensor, x: Tensor, y: Tensor, decay: float) -> float:
+    """The largest entry of the gradient, in double precision."""
+    w, b = w.double().requires_grad_(), b.double().requires_grad_()
+    parts = torch.autograd.grad(_loss(w, b, x.double(), y, decay), (w, b))
+    return max(float(part.abs().max()) for part in parts)
+
+
+def _torch_lbfgs(x: Tensor, y: Tensor, decay: float, tol: float) -> tuple[Tensor, Tensor]:
+    classes = int(y.max()) + 1
+    units = 1 if classes == 2 else classes
+    w = x.new_zeros(units, x.shape[1]).requires_grad_()
+    b = x.new_zeros(units).requires_grad_()
+    solver = torch.optim.LBFGS(
+        [w, b], max_iter=10_000, max_eval=20_000, history_size=10, tolerance_grad=tol,
+        tolerance_change=0.0, line_search_fn="strong_wolfe",
+    )  # fmt: skip
+
+    def closure() -> Tensor:
+        solver.zero_grad()
+        loss = _loss(w, b, x, y, decay)
+        loss.backward()
+        return loss
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solver.step(closure)
+    return w.detach(), b.detach()

@@ -1,0 +1,21 @@
+"""What the course claims of linear models."""
+
+from vademecum.linear.claims import (
+    autoencoder,
+    cross_entropy,
+    deep_linear,
+    exponential_family,
+    least_squares,
+    logistic,
+    maps,
+    modes,
+    online,
+    penalties,
+    softmax,
+    whitening,
+)
+
+__all__ = [
+    "maps", "least_squares", "whitening", "online", "penalties", "logistic", "softmax",
+    "cross_entropy", "exponential_family", "autoencoder", "deep_linear", "modes",
+]  # fmt: skip

@@ -1,0 +1,224 @@
+"""What the course claims of the logistic function, its loss and logistic regression."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mpmath
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+from torch.nn import functional as F
+
+from vademecum.claims import Evidence, at_least, at_most, claim, equals
+from vademecum.linear.exponential_family import glm_loss
+from vademecum.linear.logistic import LogisticRegression
+from vademecum.linear.penalised_likelihood import PenalisedLikelihood
+
+
+def exactly(function: Callable, values: Tensor) -> Tensor:
+    """A function of numbers with 50 digits, rounded once."""
+    with mpmath.workdps(50):
+        return torch.tensor([float(function(mpmath.mpf(v))) for v in values.tolist()])
+
+
+def sigma(z: Any) -> Any:
+    """The logistic function of a long number."""
+    return 1 / (1 + mpmath.exp(-z))
+
+
+@claim(by="identity", sources=("C-039", "C-040", "C-041", "C-042"), budget=0.5)
+def logistic_function(first: float = 1.0, second: float = 1.0):
+    r"""The logistic function and its derivatives.
+
+    $\sigma(z) = 1 / (1 + e^{-z})$ is an increasing bijection $\mathbb{R} \to (0, 1)$ with
+    $\sigma(z) + \sigma(-z) = 1$, $\sigma' = \sigma (1 - \sigma)$, which is largest at 0, where it
+    is $1/4$, and $\sigma'' = \sigma (1 - \sigma)(1 - 2 \sigma)$.
+
+    The knobs: $\sigma' = \sigma (1 - \mathrm{first} \cdot \sigma)$, $\sigma'' = \mathrm{second}
+    \cdot \sigma (1 - \sigma)(1 - 2 \sigma)$. torch's function is held to 50 digits: the relative
+    error is a few units in the last place.
+    """
+    z = torch.cat([torch.tensor([0.0, 0.7, -30.0, 30.0, -700.0, 700.0]), 6 * torch.randn(10)])
+    s = torch.sigmoid(z)
+    ulp = torch.finfo(torch.float64).eps
+    yield equals(s / exactly(sigma, z), 1.0, tol=2 * ulp)
+    yield equals(s + torch.sigmoid(-z), 1.0, tol=ulp)
+    near = z[z.abs() < 40]
+    s = torch.sigmoid(near)
+    slope = s * (1 - first * s)
+    yield equals(slope, exactly(lambda v: mpmath.diff(sigma, v), near), tol=1e-14)
+    yield at_most(slope, 0.25)
+    yield equals(slope[0], 0.25)
+    bend = second * s * (1 - s) * (1 - 2 * s)
+    yield equals(bend, exactly(lambda v: mpmath.diff(sigma, v, 2), near), tol=1e-14)
+    steps = torch.sigmoid(torch.linspace(-30, 30, 121)).diff()
+    yield at_least(steps, 1e-16, tol=0.0)
+    yield equals(torch.logit(torch.sigmoid(near[near < 10])), near[near < 10])
+
+
+logistic_function.foil(
+    r"a sign slip in $\sigma'' = \sigma (1 - \sigma)(2 \sigma - 1)$", second=-1.0
+)
+logistic_function.foil(r"$\sigma' = \sigma (1 + \sigma)$", first=-1.0)
+
+
+@claim(
+    by="identity",
+    sources=("A-050", "A-052", "B-108", "B-110", "C-043", "C-044", "E-087"),
+    budget=0.5,
+)
+def logistic_loss(labels: tuple[float, ...] = (0.0, 1.0), signed: bool = True):
+    r"""The logistic loss: margin form and cross-entropy form.
+
+    For a label $y \in \{0, 1\}$ and a logit $z$ the binary cross-entropy is
+    $\ell(y, z) = -y \log \sigma(z) - (1 - y) \log(1 - \sigma(z))$. With the signed label
+    $\tilde y = 2 y - 1$ it equals the margin form
+    $-\log \sigma(\tilde y z) = \log(1 + e^{-\tilde y z})$, for hard labels only. The empirical loss
+    is the mean over the examples.
+    """
+    z = torch.cat([torch.linspace(-1000, 1000, 21), 8 * torch.randn(12), torch.tensor([0.7])])
+    total = torch.zeros_like(z)
+    for y in labels:
+        entropy = F.binary_cross_entropy_with_logits(z, torch.full_like(z, y), reduction="none")
+        margin = -F.logsigmoid((2 * y - 1 if signed else y) * z)
+        long = exactly(
+            lambda v, y=y: -y * mpmath.log(sigma(v)) - (1 - y) * mpmath.log(sigma(-v)), z
+        )
+        yield equals(entropy, long, tol=1e-14, y=y)  # half a unit of |z| < 64, then exact
+        yield equals(margin, entropy, tol=1e-14, y=y)
+        ours = glm_loss(z, torch.full_like(z, y), family="bernoulli", reduction="none")
+        yield equals(ours, long, tol=1e-14, y=y)
+        yield equals(glm_loss(z, torch.full_like(z, y), family="bernoulli"), long.mean(), y=y)
+        total += torch.exp(-margin)
+    yield equals(total, 1.0, tol=1e-14)
+
+
+logistic_loss.foil("the margin form is not for soft labels", labels=(0.5,))
+logistic_loss.foil(r"labels 0 and 1 put into the margin form unsigned", signed=False)
+
+
+@claim(by="identity", sources=("A-051", "A-053", "B-109", "C-045"), budget=0.5)
+def logistic_gradient(inner: float = -1.0, d: int = 6):
+    r"""The gradient of the logistic loss: prediction error times input.
+
+    $\nabla_\theta \ell = (\sigma(x^\top \theta) - y)\, x$ for $y \in \{0, 1\}$; in signed labels
+    $\tilde y = 2 y - 1$ the same vector is $-\sigma(-\tilde y\, x^\top \theta)\, \tilde y\, x$, so
+    that examples that are already right push least. (The knob is the sign inside.)
+    """
+    step = 1e-30
+    for y in (0.0, 1.0):
+        x, theta = torch.randn(d), torch.randn(d)
+        sign = 2 * y - 1
+        shifted = theta + 1j * step * torch.eye(d)
+        derivative = torch.log(1 + torch.exp(-sign * (shifted @ x.to(shifted)))).imag / step
+        example = PenalisedLikelihood(
+            x[None], torch.tensor([[y]]), torch.ones(1), weight_decay=0.0, bias=False
+        )
+        ours = example(torch.cat([theta, torch.zeros(1)]))[1][:-1]
+        yield equals(ours, derivative, tol=1e-12, y=y)
+        yield equals((torch.sigmoid(x @ theta) - y) * x, derivative, tol=1e-12, y=y)
+        in_signs = -torch.sigmoid(inner * sign * (x @ theta)) * sign * x
+        yield equals(in_signs, derivative, tol=1e-12, y=y)
+
+
+logistic_gradient.foil("the sign lost inside pushes hardest on what is already right", inner=1.0)
+
+
+def likeliest(x: Tensor, y: Tensor, intercept: bool) -> Tensor:
+    """The maximum-likelihood weights, the intercept last."""
+    model = LogisticRegression(weight_decay=0.0, tol=1e-12, fit_intercept=intercept).fit(x, y)
+    return torch.cat([model.coef_[0], model.intercept_])
+
+
+def straight_line(x: Tensor, y: Tensor, intercept: bool) -> Tensor:
+    """The least-squares line through the labels."""
+    wide = torch.cat([x, torch.full((len(x), 1), float(intercept))], 1)
+    return torch.linalg.lstsq(wide, y[:, None]).solution[:, 0]
+
+
+def escaping(x: Tensor, u: Tensor, gap: float = 0.5) -> Iterator[Evidence]:
+    """That separable classes have no estimate: the weights grow as the gradient shrinks."""
+    y = torch.where(torch.arange(len(x)) % 2 == 0, 1.0, -1.0)
+    x = x + (y * ((x @ u).abs() + gap) - x @ u)[:, None] * u
+    radius = torch.cat([x, torch.ones(len(x), 1)], 1).norm(dim=1).max()
+    for tol in (1e-3, 1e-6):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = LogisticRegression(weight_decay=0.0, tol=tol).fit(x, y)
+        warned = [issubclass(w.category, ConvergenceWarning) for w in caught]
+        yield equals(sum(warned), 1, reached=tol)
+        size = torch.cat([model.coef_[0], model.intercept_]).norm()
+        yield at_least(radius * size, math.log(gap / (math.sqrt(3) * tol) - 1), reached=tol)
+
+
+@claim(by="sampling", sources=("E-085",), budget=0.5, full={"n": 20_000})
+def logistic_regression(
+    fit: Callable[..., Tensor] = likeliest, intercept: bool = True, n: int = 4000
+):
+    r"""Logistic regression by maximum likelihood.
+
+    The model $P(y = 1 \mid x) = \sigma(w^\top x + b)$ has a convex negative log-likelihood. Unless
+    a hyperplane separates the classes, possibly with some examples on it, the maximum-likelihood
+    estimate is finite, and solves the score equations $\sum_i (p_i - y_i)\, x_i = 0$ and
+    $\sum_i p_i = \sum_i y_i$; if one does, there is no estimate. For a well-specified model with
+    $d$ inputs $(\hat\theta - \theta)^\top I(\hat\theta) (\hat\theta - \theta) \to \chi^2_{d+1}$ in
+    law, with the Fisher information $I = \sum_i p_i (1 - p_i) \tilde x_i \tilde x_i^\top$,
+    $\tilde x = (x, 1)$.
+
+    The bound 40 on that statistic has the tail $10^{-8}$ for $\chi^2_3$, which leaves room for a
+    finite sample. A sample that is separable has a probability far below that. For classes kept
+    apart by $\gamma$ along a unit vector $u$, and $R = \max_i \|\tilde x_i\|$, the gradient $g$ has
+    $\|g\|_2 \ge -\langle g, u \rangle \ge \gamma\, \sigma(-R \|\theta\|)$, so that
+    $\|g\|_\infty \le \epsilon$ needs $R \|\theta\| \ge
+    \log\big(\gamma / (\sqrt{3}\, \epsilon) - 1\big)$.
+    """
+    truth = torch.cat([torch.randn(2), torch.ones(1)])
+    x = torch.randn(n, 2)
+    wide = torch.cat([x, torch.ones(n, 1)], 1)
+    y = (torch.rand(n) < torch.sigmoid(wide @ truth)).double()
+    found = fit(x, y, intercept)
+    p = torch.sigmoid(wide @ found)
+    yield equals(wide.T @ (p - y) / n, 0.0, tol=1e-11)
+    fisher = (wide * (p * (1 - p))[:, None]).T @ wide
+    yield at_most((found - truth) @ fisher @ (found - truth), 40.0)
+    loss = PenalisedLikelihood(x, y[None], torch.ones(n), weight_decay=0.0)
+    for _ in range(5):
+        a, b = 3 * torch.randn(2, 3)
+        yield at_most(loss((a + b) / 2)[0], (loss(a)[0] + loss(b)[0]) / 2)
+    yield from escaping(x[:40], truth[:2] / truth[:2].norm())
+
+
+logistic_regression.foil("fitted without the intercept although $b = 1$", intercept=False)
+logistic_regression.foil("a least-squares line through the labels", fit=straight_line)
+
+
+@claim(by="identity", sources=("B-202", "E-086"), budget=0.5)
+def logistic_surrogate(base: float = 2.0):
+    r"""Cross-entropy in bits bounds the zero-one loss.
+
+    With the signed label $y$ and the margin $m = y (w^\top x + b)$ the zero-one loss, 1 for a wrong
+    prediction and else 0, whose mean is one minus the accuracy, is bounded by the convex, smooth
+    logistic loss measured in bits: $1[m \le 0] \le \log_2(1 + e^{-m})$, with equality at $m = 0$
+    only. (The knob is the base of the logarithm.)
+    """
+    m = torch.linspace(-20, 20, 401)
+    m[200] = 0.0
+    bound = F.softplus(-m, threshold=50) / math.log(base)
+    wrong = (m <= 0).double()
+    yield at_least(bound - wrong, -1e-15, tol=0.0)
+    yield equals(bound[200], 1.0, tol=1e-15)
+    others = torch.arange(401) != 200
+    yield at_least((bound - wrong)[others], 1e-10, tol=0.0)
+    yield at_least(bound.diff().diff(), 1e-12, tol=0.0)
+    x, y = torch.randn(60, 2), torch.randint(2, (60,))
+    y[:2] = torch.tensor([0, 1])
+    model = LogisticRegression(tol=1e-4).fit(x, y)
+    margin = (2 * y - 1) * model.decision_function(x)
+    errors = int((margin <= 0).sum())
+    yield equals(errors, 60 - round(60 * model.score(x, y)))
+    yield at_most(errors / 60, (F.softplus(-margin) / math.log(base)).mean())
+
+
+logistic_surrogate.foil(r"in nats the loss at $m = 0$ is only 0.693", base=math.e)

@@ -1,0 +1,127 @@
+"""What the course claims of white data, and of least squares on them."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vademecum.claims import claim, equals
+from vademecum.linear.least_squares import LinearRegression
+from vademecum.linear.whitening import whiten
+
+
+def correlated(s: int, n: int) -> Tensor:
+    """Examples as rows, with correlations, variances between about 0.3 and 6, and a mean."""
+    mixing = torch.linalg.qr(torch.randn(n, n)).Q * torch.linspace(0.5, 2.5, n)
+    return torch.randn(s, n) @ mixing.T + torch.randn(n) + 1
+
+
+@claim(by="identity", sources=("A-033", "B-090"), budget=0.5, full={"n": 30, "s": 2000})
+def whitening(centre: bool = True, power: float = 0.5, n: int = 4, s: int = 200):
+    r"""The whitening transform.
+
+    For centred data $X \in \mathbb{R}^{n \times s}$ of full rank with
+    $\frac1s X X^\top = U \Lambda U^\top$, the map $X \mapsto \Lambda^{-1/2} U^\top X$ gives data
+    with $\frac1s X X^\top = I_n$ (PCA whitening); any further rotation, e.g. ZCA
+    $U \Lambda^{-1/2} U^\top$, also whitens. The unnormalised convention asks $X X^\top = I_n$
+    instead, which is the same up to a factor $\sqrt s$.
+
+    *Proof.* If $Q Q^\top = I$ and $T = Q \Lambda^{-1/2} U^\top$, then
+    $T\, U \Lambda U^\top T^\top = I$.
+    """
+    x = correlated(s, n)
+    covariance = torch.cov(x.T, correction=0)
+    lambdas, u = torch.linalg.eigh(covariance)
+    for method in ("pca", "zca", "cholesky"):
+        white = whiten(x, method=method)
+        z = (x - centre * white.mean) @ white.transform.T @ _matrix_power(white.transform, power)
+        yield equals(z.mean(0), 0.0, method=method)
+        yield equals(z.T @ z / s, torch.eye(n), method=method)
+        if centre and power == 0.5:
+            yield equals(white.z, z, method=method)
+            yield equals(white.z @ white.inverse.T + white.mean, x, method=method)
+    yield equals(whiten(x).transform, u * lambdas.rsqrt() @ u.T)
+    spread = (u.T @ whiten(x, method="pca").inverse).square().sum(1)
+    yield equals(spread, lambdas)
+    yield equals(whiten(x, method="cholesky").inverse, torch.linalg.cholesky(covariance))
+
+
+def _matrix_power(transform: Tensor, power: float) -> Tensor:
+    r"""The $\Lambda^{1/2 - p}$ in the coordinates of the white data, the identity for $p = 1/2$."""
+    lambdas, q = torch.linalg.eigh(transform @ transform.T)  # which are the inverse variances
+    return q * lambdas ** (power - 0.5) @ q.T
+
+
+whitening.foil(
+    r"$\Lambda^{-1} U^\top X$, the square root forgotten, has second moment $\Lambda^{-1}$",
+    power=1.0,
+)
+whitening.foil("whitening without centring leaves a mean", centre=False)
+
+
+@claim(by="identity", sources=("A-034", "A-035", "B-091"), budget=0.5, full={"maps": 10**4})
+def whitened_least_squares(
+    normalised: Callable[[Tensor, Tensor], Tensor] = lambda x, y: y @ x.T / x.shape[1],
+    unnormalised: Callable[[Tensor, Tensor], Tensor] = lambda x, y: y @ x.T,
+    general: Callable[[Tensor, Tensor], Tensor] = lambda x, y: y @ x.T @ torch.linalg.inv(x @ x.T),
+    maps: int = 100,
+):
+    r"""Least squares on whitened inputs is matrix approximation.
+
+    If $\frac1s X X^\top = I$, then
+    $\frac1{2 s} \|Y - \Theta X\|_F^2 = \frac12 \|\Theta - \Gamma\|_F^2 + \text{const}$ with the
+    input-output correlation $\Gamma = \frac1s Y X^\top$, so the least-squares solution is
+    $\Theta = \Gamma$. If instead $X X^\top = I$, then
+    $\frac12 \|Y - \Theta X\|_F^2 = \frac12 \|\Theta - \Gamma\|_F^2 + \text{const}$ with
+    $\Gamma = Y X^\top$, without $1 / s$. In general the solution is $Y X^\top (X X^\top)^{-1}$.
+
+    *Proof.* Expand the square: $\|\Theta X\|_F^2 = \operatorname{tr} \Theta X X^\top \Theta^\top$.
+    """
+    n, s = 3, 50
+    raw, y = correlated(s, n).T, torch.randn(n, s)
+    white = whiten(raw.T).z.T
+    for name, x, correlation, scale in (
+        ("(1/s) X X^T = I", white, normalised, 1 / s),
+        ("X X^T = I", white / s**0.5, unnormalised, 1.0),
+    ):
+        gamma = correlation(x, y)
+        theta = torch.randn(maps, n, n)
+        loss = scale / 2 * (y - theta @ x).square().sum((1, 2))
+        gap = loss - (theta - gamma).square().sum((1, 2)) / 2
+        yield equals(gap, gap[0], convention=name)
+        solution = LinearRegression(fit_intercept=False).fit(x.T, y.T).coef_
+        yield equals(gamma, solution, convention=name)
+    solution = LinearRegression(fit_intercept=False).fit(raw.T, y.T).coef_
+    yield equals(general(raw, y), solution, convention="none")
+
+
+whitened_least_squares.foil(
+    r"with $\frac1{2 s} Y X^\top$ half of the solution", normalised=lambda x, y: y @ x.T / 2 / 50
+)
+whitened_least_squares.foil(
+    "inputs that are not white need the inverse", general=lambda x, y: y @ x.T / 50
+)
+whitened_least_squares.erratum(
+    "A-034",
+    printed=r"$X X^\top = I_n$ together with $\Gamma = \frac1s Y X^\top$",
+    right=r"$X X^\top = I_n$ together with $\Gamma = Y X^\top$, or $\frac1s X X^\top = I_n$",
+    why=r"Under $X X^\top = I$ the loss is $\|W\|_F^2 - 2 \langle W, Y X^\top \rangle$ plus a "
+    "constant. As scanned.",
+    unnormalised=lambda x, y: y @ x.T / x.shape[1],
+)
+whitened_least_squares.erratum(
+    "A-035",
+    printed=r"$X X^\top = I_n \Rightarrow W \approx \frac1s Y X^\top$",
+    right=r"$X X^\top = I_n \Rightarrow W = Y X^\top$",
+    why="The same mixture of conventions: with $n = s = 2$ and $X = I$ the solution is $Y$.",
+    unnormalised=lambda x, y: y @ x.T / x.shape[1],
+)
+whitened_least_squares.erratum(
+    "B-091",
+    printed=r"$\Theta \to \min \frac12 \|\Theta - \Gamma\|_F^2$ with "
+    r"$\Gamma := \frac1{2 s} X Y^\top$",
+    right=r"$\Gamma := \frac1s Y X^\top$",
+    why=r"$X Y^\top$ is the transpose of what fits, and the one half makes the minimiser half of "
+    "the solution: for $x = y = \\pm 1$ it is 1, printed 1/2.",
+    normalised=lambda x, y: x @ y.T / 2 / x.shape[1],
+)

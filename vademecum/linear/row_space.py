@@ -1,0 +1,76 @@
+r"""The row space of centred data: singular values, directions, and what counts as zero.
+
+For examples $x_1, \dots, x_n \in \mathbb{R}^d$ the matrix $Z$ with rows $x_i - \bar x$ is
+decomposed as $Z = U \operatorname{diag}(\sigma) V^\top$ with $\sigma > 0$. A singular value counts
+as zero if it is at most
+
+$$\varepsilon\, \big(\max(n, d)\, \sigma_{\max} + \sqrt n\, \|\bar x\|\big)$$
+
+with $\varepsilon$ the precision of the dtype of the examples. The first term is the usual rule, the
+second what the rounding of $x_i - \bar x$ amounts to: without it, columns that are constant but for
+rounding would count when there are no others.
+
+Computed in double precision by orthogonal transformations, so that $\sigma$ is right up to
+$\varepsilon\, \sigma_{\max}$; the square root of a Gram matrix's eigenvalue would not be.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = ["RowSpace", "row_space", "zero_level"]
+
+
+class RowSpace(NamedTuple):
+    """The decomposition, cut at the rank; double precision.
+
+    Example:
+        >>> row_space(torch.tensor([[3.0, 4.0]]), torch.zeros(2), torch.tensor([[10.0]])).sigma
+        tensor([5.], dtype=torch.float64)
+    """
+
+    sigma: Float[Tensor, " rank"]
+    basis: Float[Tensor, " d rank"]
+    """The columns of $V$."""
+    images: Float[Tensor, " rank t"]
+    """The product of $U^T$ with the targets."""
+
+
+def row_space(
+    x: Float[Tensor, " n d"], mean: Float[Tensor, " d"], y: Float[Tensor, " n t"]
+) -> RowSpace:
+    r"""Decompose the examples, less a mean, and express targets in $U$.
+
+    Many examples are reduced to a triangle first, and the targets with them, so that $U$ is never
+    formed.
+
+    Example:
+        >>> x, y = torch.tensor([[1.0, 1.0], [1.0, 1.0]]), torch.ones(2, 1)
+        >>> space = row_space(x, torch.zeros(2), y)
+        >>> (space.basis / space.sigma @ space.images).T  # of rank one: the least norm
+        tensor([[0.5000, 0.5000]], dtype=torch.float64)
+    """
+    n, d = x.shape
+    z, y = x.double() - mean, y.double()
+    if n > d:
+        triangle = torch.linalg.qr(torch.cat([z, y], 1), mode="r").R
+        z, y = triangle[:d, :d], triangle[:d, d:]
+    u, sigma, vh = torch.linalg.svd(z, full_matrices=False)
+    rank = int((sigma > zero_level(x, mean, sigma[0])).sum())
+    return RowSpace(sigma[:rank], vh[:rank].T, u[:, :rank].T @ y)
+
+
+def zero_level(
+    x: Float[Tensor, " n d"], mean: Float[Tensor, " d"], top: Float[Tensor, ""]
+) -> Float[Tensor, ""]:
+    """The largest singular value that counts as zero, if `top` is the largest of all.
+
+    Example:
+        >>> float(zero_level(torch.ones(4, 2), torch.zeros(2), torch.tensor(1.0))) == 4 * 2**-23
+        True
+    """
+    n, d = x.shape
+    return torch.finfo(x.dtype).eps * (max(n, d) * top + math.sqrt(n) * mean.norm())

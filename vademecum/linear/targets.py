@@ -1,0 +1,67 @@
+r"""What the regressions share: targets of one column or several, and a linear map's answers.
+
+A regression learns weights $w$ of shape (t, d) and intercepts $b = \bar y - w \bar x$, computed in
+double precision and rounded once, to the dtype of the examples; of one target the first axis goes.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+from torch import Tensor
+from torch.nn.functional import linear
+
+from vademecum.arguments import floats
+from vademecum.estimators import give, take
+
+__all__ = ["answer", "give_map", "take_targets"]
+
+
+def take_targets(y: Any, x: Tensor, *, several: bool = True) -> Tensor:
+    """Validate the targets of the examples `x`: a tensor like `x` of shape (n,) or (n, t).
+
+    Raises:
+        ValueError: If there is not one finite number, or row of numbers, for each example.
+    """
+    if isinstance(y, Tensor):
+        y = floats("y", y if y.is_floating_point() else y.double()).detach()
+        if y.shape[:1] != x.shape[:1] or y.ndim > 1 + several:
+            wanted = f"({len(x)},)" + f" or ({len(x)}, targets)" * several
+            raise ValueError(f"y must have shape {wanted}, got shape {tuple(y.shape)}")
+        return y.to(x)
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    dtype = str(x.dtype).removeprefix("torch.")
+    y = check_array(y, ensure_2d=False, dtype=dtype, input_name="y", force_writeable=True)
+    if not several or y.ndim != 2:
+        y = column_or_1d(y, warn=True)
+    check_consistent_length(x, y)
+    return torch.from_numpy(y).to(x.device)
+
+
+def give_map(
+    w: Float[Tensor, " *paths t d"],
+    mean_x: Float[Tensor, " d"],
+    mean_y: Float[Tensor, " t"],
+    y: Tensor,
+    like: Any,
+) -> tuple[Any, Any]:
+    """The weights and the intercepts: dtype and axes as in `y`, kind as in `like`."""
+    b = mean_y - w @ mean_x
+    if y.ndim == 1:
+        w, b = w[..., 0, :], b[..., 0]
+    return give(w.to(y.dtype), like), give(b.to(y.dtype), like)
+
+
+def answer(estimator: Any, X: Any) -> Any:
+    """What the weights `coef_` and the intercept `intercept_` of a fitted estimator predict."""
+    check_is_fitted(estimator)
+    x = take(estimator, X)
+    w, b = (torch.as_tensor(v).to(x) for v in (estimator.coef_, estimator.intercept_))
+    return give(linear(x, w) + b, X)

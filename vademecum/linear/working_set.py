@@ -1,0 +1,148 @@
+r"""A working set of features for the lasso, and the passes over the data that certify it.
+
+The features with a weight at the optimum of
+$\frac1{2n} \|y - X w - b\|^2 + \alpha \|w\|_1$ satisfy
+$\frac1n \langle x_j, r \rangle = \alpha \operatorname{sign}(w_j)$, all others
+$\frac1n |\langle x_j, r \rangle| \le \alpha$. So a few features are solved by
+`vademecum.linear.coordinate_descent`; then one pass over the data finds those that violate the
+condition, of which the worst join, no more at a time than have a weight by now; and so on. Since
+residuals are centred, features need not be:
+$\langle x_j - \bar x_j, r \rangle = \langle x_j, r \rangle$.
+
+A pass also gives the duality gap of the whole problem, exact up to the rounding of a product in the
+dtype of the data; the working set itself is kept in double precision. Neighbouring penalties share
+their passes.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from vademecum.arguments import number, whole
+from vademecum.connectionism.cascade import views
+from vademecum.linear.coordinate_descent import descend, duality_gap
+
+__all__ = ["Point", "WorkingSet"]
+
+START = 32  # features that may join a working set even while few have a weight
+SHARE = 0.3  # of the allowed gap that the working set may keep
+
+
+@dataclass
+class Point:
+    """A solution: the weights of the working set, as it was then, and what is known of them."""
+
+    alpha: float
+    w: Any = None  # a NumPy array
+    sweeps: int = 0
+    gap: float = float("inf")
+    slope: Any = None  # how strongly every feature correlates with the residuals
+
+
+class WorkingSet:
+    """The lasso on `x` and `y`, warm from one call of `solve` to the next.
+
+    Example:
+        >>> x, y = torch.tensor([[-1.0], [1.0]]), torch.tensor([2.0, 6.0])
+        >>> problem = WorkingSet(x, y, centre=True, tol=1e-9, max_iter=10)
+        >>> [problem.map(point)[0].item() for point in problem.solve([2.5, 1.0])]
+        [0.0, 1.0]
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, *, centre: bool, tol: float, max_iter: int):
+        self.tol = number("tol", tol, above=0.0)
+        self.max_iter = whole("max_iter", max_iter, low=1)
+        self.x, self.centre = x, centre
+        self.mean_y = y.double().mean() * centre
+        self.y = y.double() - self.mean_y
+        self.power = float(self.y.square().mean())
+        self.columns: list[Tensor] = []  # centred, in the groups in which they joined
+        self.features, self.means = self.y[:0].long(), self.y[:0]
+        self.gram, self.c = np.empty((0, 0)), np.empty(0)
+        self.last = Point(1.0, np.empty(0))  # of any penalty, as it has no weights
+        self._look([self.last])
+
+    def solve(self, alphas: list[float]) -> list[Point]:
+        """The solutions for a few penalties, each the start of the next."""
+        points = [Point(alpha) for alpha in alphas]
+        enough, pending = self.tol * self.power, points
+        violation = self.last.slope / min(alphas)
+        while pending:
+            grown = self._extend(violation)
+            moved = [self._improve(point) for point in pending]
+            self._look(pending)
+            pending = [p for p in pending if p.gap > enough and p.sweeps < self.max_iter]
+            if not grown and not any(moved):  # only rounding is left to the whole problem
+                break
+            if pending:
+                violation = torch.stack([p.slope / p.alpha for p in pending]).amax(0)
+        for p in points:
+            if p.gap > enough:
+                message = f"duality gap {p.gap:.3g} after {p.sweeps} sweeps at alpha={p.alpha:g},"
+                message += f" wanted {enough:.3g}; max_iter={self.max_iter}, tol={self.tol}"
+                warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        return points
+
+    def map(self, point: Point) -> tuple[Float[Tensor, " d"], Float[Tensor, ""]]:
+        """The weights of all features, and the intercept."""
+        own, k = torch.from_numpy(point.w).to(self.y), len(point.w)
+        w = self.y.new_zeros(self.x.shape[1]).index_copy(0, self.features[:k], own)
+        return w, self.mean_y - own @ self.means[:k]
+
+    def _improve(self, point: Point) -> int:
+        """Solve on the working set; the number of sweeps that took."""
+        start = self.last.w if point.w is None else point.w
+        point.w = np.pad(start, (0, len(self.c) - len(start)))
+        sweeps = descend(
+            self.gram, self.c, point.w, alpha=point.alpha, power=self.power,
+            enough=SHARE * self.tol * self.power, max_iter=self.max_iter - point.sweeps,
+        )  # fmt: skip
+        point.sweeps += sweeps
+        self.last = point
+        return sweeps
+
+    def _look(self, points: list[Point]) -> None:
+        """One pass over the data: how every feature correlates with the points' residuals."""
+        n, r = len(self.y), self.y[:, None].repeat(1, len(points))
+        sizes = [columns.shape[1] for columns in self.columns]
+        w = torch.from_numpy(np.stack([p.w for p in points], 1)).to(r)
+        for columns, part in zip(self.columns, w.split(sizes) if sizes else (), strict=True):
+            r -= columns @ part
+        slopes = _product(r.to(self.x), self.x).abs().double() / n
+        known = slopes.amax(1), self.y @ r / n, r.square().sum(0) / n
+        for point, slope, *numbers in zip(
+            points, slopes, *(v.tolist() for v in known), strict=True
+        ):
+            steepest, fit, residual = numbers
+            l1 = float(np.abs(point.w).sum())
+            point.slope = slope
+            point.gap = duality_gap(point.alpha, l1, fit, residual, steepest)
+
+    def _extend(self, violation: Float[Tensor, " d"]) -> bool:
+        """Let the worst of the features above one join; whether there were any."""
+        violation = violation.index_fill(0, self.features, 0.0)
+        count = min(int((violation > 1).sum()), max(START, int(np.count_nonzero(self.last.w))))
+        if not count:
+            return False
+        new, n, k = violation.topk(count).indices, len(self.y), len(self.features)
+        z = self.x.gather(1, new.expand(n, -1)).double()  # quicker than index_select
+        means = z.mean(0) * self.centre
+        z -= means
+        self.columns.append(z)
+        self.features, self.means = torch.cat([self.features, new]), torch.cat([self.means, means])
+        products = torch.cat([_product(other, z) for other in self.columns]).div_(n).cpu().numpy()
+        self.gram = np.block([[self.gram, products[:k]], [products.T]])
+        self.c = np.append(self.c, (self.y @ z / n).cpu().numpy())
+        return True
+
+
+def _product(a: Float[Tensor, " n k"], b: Float[Tensor, " n m"]) -> Float[Tensor, " k m"]:
+    r"""The product $a^\top b$, for which NumPy takes less time than torch where k is small."""
+    a_, b_ = views(a, b)
+    return torch.as_tensor(a_.T @ b_)
