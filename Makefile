@@ -13,7 +13,7 @@ check: .venv/core  ## run every claim of the course
 	@$(BIN)/vade check $(ARGS)
 
 test: .venv/dev  ## every test, doctest and claim
-	$(BIN)/python -m pytest -n auto --dist worksteal -q $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup -q $(ARGS)
 
 lint: .venv/dev  ## formatting, lint, types, generated tables: what CI and pre-commit run
 	$(BIN)/ruff format --check .

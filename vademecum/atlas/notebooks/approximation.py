@@ -26,11 +26,10 @@ with app.setup:
     from torch import nn
 
     from vademecum.approximation import (
-        Plane,
-        Step,
         barron_constant,
         barron_fit,
         draw_regions,
+        input_plane,
         linear_regions,
         random_feature_fit,
         region_upper_bound,
@@ -41,7 +40,7 @@ with app.setup:
 
     GREY = "#7d8289"
     STEPS = [3 * k * k for k in range(8)]
-    SQUARE = Plane(torch.zeros(2), *torch.eye(2), (-1.2, -1.2), (1.2, 1.2))
+    SQUARE = input_plane((-1.2, -1.2), (1.2, 1.2))
 
 
 @app.cell(hide_code=True)
@@ -119,7 +118,7 @@ def draw_training(data: str, depth: int, width: int, step: int) -> Figure:
     top.plot(STEPS, counts, "o-", ms=4)
     top.set(ylabel="regions", ylim=(0, None))
     bottom.plot(losses, color="C1")
-    bottom.set(xlabel="training step", ylabel="loss", ylim=(0, 1))
+    bottom.set(xlabel="training step", ylabel="loss", ylim=(0, None))
     for axes in (top, bottom):
         axes.axvline(step, color=GREY, lw=0.8)
     return figure
@@ -168,8 +167,9 @@ def draw_rates(dimension: int, frequency: float, waves: int) -> Figure:
     m = torch.arange(1, len(errors) + 1)
     some = 2 ** torch.arange(7)
     blind = []
+    options = {"activation": nn.Sigmoid(), "scale": 1e4, "generator": dice}  # steep as a step
     for k in some.tolist() * 3:
-        net = random_feature_fit(x, y, k, activation=Step(), generator=dice)
+        net = random_feature_fit(x, y, k, **options)
         blind.append((net(x)[:, 0] - y).square().mean().item())
     random = torch.tensor(blind).view(3, -1).mean(0).sqrt()
     figure = Figure((8, 3.6), layout="constrained")

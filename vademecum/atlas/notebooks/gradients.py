@@ -105,10 +105,10 @@ def _(depth, gain, start, unit):
 def _():
     mo.md(
         "### Forward against reverse\n"
-        "The Jacobian of a small tanh network, by this room's own engine, which counts. Forward mode"
-        " takes a pass for each input, reverse mode one for each output: where the loss is the only"
-        " output, a single pass gives the whole gradient. But it must keep what the layers computed"
-        " until the error comes back to them."
+        "The Jacobian of a small tanh network, by this room's own engine, which counts. Forward"
+        " mode takes a pass for each input, reverse mode one for each output: where the loss is the"
+        " only output, a single pass gives the whole gradient. But it must keep what the layers"
+        " computed until the error comes back to them."
     )
     return
 

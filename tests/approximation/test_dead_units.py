@@ -1,0 +1,108 @@
+"""Dead units against the definition, and certificates against sampling."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from tests.approximation.region_models import MODELS
+from vademecum.approximation.dead_units import dead_units
+from vademecum.foundations.regions import Box
+from vademecum.testing import check_instrument
+
+
+def test_dead_means_no_gradient():
+    first, second = nn.Linear(3, 20), nn.Linear(20, 20)
+    model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Linear(20, 1))
+    first.bias.data -= 1.0
+    second.bias.data -= 0.3
+    x = torch.randn(30, 3)
+    found = dead_units(model, x)
+    h = first(x)
+    assert torch.equal(found[0].dead, (h <= 0).all(0))
+    assert torch.equal(found[1].dead, (second(h.relu()) <= 0).all(0))
+    assert found[0].dead.any()
+    assert found[1].dead.any()
+    assert [layer.name for layer in found] == ["submodule '1' (ReLU)", "submodule '3' (ReLU)"]
+    model(x).square().sum().backward()
+    for layer, units in ((first, found[0]), (second, found[1])):
+        assert layer.weight.grad is not None
+        assert not layer.weight.grad[units.dead].any()
+    assert found[0].certified is None
+
+
+def test_units_by_kind():
+    x = torch.tensor([[-9.0, 9.0, 0.0], [9.0, 9.0, 0.5]])
+    assert dead_units(nn.Hardtanh(), x)[0].dead.tolist() == [True, True, False]
+    assert dead_units(nn.LeakyReLU(), -x.abs())[0].dead.tolist() == [False] * 3
+    assert dead_units(nn.ReLU(), x)[0].dead.tolist() == [False, False, False]
+    assert dead_units(nn.MaxPool1d(2), x[:, None]) == []
+    assert dead_units(nn.Linear(3, 2), x) == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_certified_is_dead_all_over_the_box(name):
+    model, shape = MODELS[name]
+    size = math.prod(shape)
+    outputs = model(torch.zeros(2, *shape)).numel() // 2
+    dense = nn.Linear(outputs, 40)
+    dense.weight.data *= torch.linspace(0.01, 1, 40)[:, None]
+    dense.bias.data = -torch.ones(40)
+    model = nn.Sequential(model, nn.Flatten(), dense, nn.ReLU()).eval()
+    box = Box(torch.full((size,), -0.5), torch.full((size,), 0.3))
+    x = box.sample(4000).view(-1, *shape)
+    corners = torch.where(torch.rand(4000, size) < 0.5, box.low, box.high).view(-1, *shape)
+    found = dead_units(model, torch.cat([x, corners]), box=box)
+    for layer in found:
+        assert layer.certified is not None
+        assert layer.certified.shape == layer.dead.shape
+        assert not (layer.certified & ~layer.dead).any()
+    last = found[-1].certified
+    assert last is not None
+    assert last.any()
+
+
+def test_one_layer_is_certified_exactly():
+    dense = nn.Linear(4, 200)
+    nn.init.uniform_(dense.bias, -2, 0)
+    model = nn.Sequential(dense, nn.ReLU())
+    box = Box(-torch.ones(4), torch.ones(4))
+    w, b = (p.detach().double() for p in model.parameters())
+    exact = w.abs().sum(1) + b <= -1e-9
+    found = dead_units(model, torch.zeros(1, 4), box=box)[0].certified
+    assert found is not None
+    assert torch.equal(found, exact)
+    assert 0 < int(exact.sum()) < 200
+
+
+def test_unknown_pieces_are_bounded_by_a_basis():
+    dense = nn.Linear(6, 50)
+    nn.init.uniform_(dense.bias, -5, 0)
+    model = nn.Sequential(MODELS["maxout, abs"][0][0], dense, nn.ReLU())
+    box = Box(-torch.ones(3), torch.ones(3))
+    found = dead_units(model, box.sample(3000), box=box)[0]
+    assert found.certified is not None
+    assert not (found.certified & ~found.dead).any()
+    assert found.certified.any()
+
+
+def test_chunks_and_laws():
+    model, shape = MODELS["cnn"]
+    x = torch.randn(9, *shape)
+    whole, parts = dead_units(model, x), dead_units(model, x, memory=10_000)
+    assert torch.equal(whole[0].dead, parts[0].dead)
+    check_instrument(dead_units, model.train(), x, outputs=None)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_errors():
+    x = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="box must be 3 wide, got 2"):
+        dead_units(nn.ReLU(), x, box=Box(torch.zeros(2), torch.ones(2)))
+    with pytest.raises(ValueError, match="x must be floating point"):
+        dead_units(nn.ReLU(), x.long())
+    with pytest.raises(ValueError, match=r"got the model itself \(Sigmoid\)"):
+        dead_units(nn.Sigmoid(), x)
+    with pytest.raises(ValueError, match="memory must be >="):
+        dead_units(nn.ReLU(), x, memory=1)

@@ -1,0 +1,170 @@
+"""Backpropagation layer by layer against autograd through the whole network."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from vademecum.gradients.backprop import backprop
+from vademecum.gradients.backprop_drawing import draw_backprop
+from vademecum.randomness import own_randomness
+from vademecum.testing import check_instrument
+
+
+class Residual(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+
+    def forward(self, x):
+        return x + self.inner(x)
+
+
+def shared():
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Sequential(nn.Tanh(), layer))
+
+
+def tied():
+    model = nn.Sequential(nn.Linear(4, 4), nn.ELU(), nn.Linear(4, 4))
+    model[2].weight = model[0].weight
+    return model
+
+
+MODELS = {
+    "mlp": lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(inplace=True), nn.Linear(5, 3)),
+    "nested": lambda: nn.Sequential(nn.Sequential(nn.Linear(4, 6), nn.Sequential(nn.GELU())),
+                                    nn.Sequential(), nn.Linear(6, 3)),
+    "residual": lambda: nn.Sequential(nn.Linear(4, 5), Residual(5), nn.LayerNorm(5)),
+    "batch_norm": lambda: nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh()),
+    "dropout": lambda: nn.Sequential(nn.Linear(4, 50), nn.Dropout(0.5), nn.Linear(50, 3)),
+    "cnn": lambda: nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2, padding=1),
+                                 nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 3)),
+    "shared": shared,
+    "tied": tied,
+    "single": lambda: nn.Sequential(nn.Softmax(-1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", MODELS)
+def test_equals_autograd(name, dtype):
+    model = MODELS[name]().to(dtype)
+    x, y = torch.randn(6, 4, dtype=dtype), torch.randint(0, 3, (6,))
+    found = backprop(model, x, y)
+    x.requires_grad_()
+    mirror = copy.deepcopy(model)
+    with own_randomness():
+        loss = F.cross_entropy(mirror(x), y)
+    parameters = dict(mirror.named_parameters())
+    wanted = torch.autograd.grad(loss, [x, *parameters.values()])
+    torch.testing.assert_close(found.loss, loss.detach())
+    torch.testing.assert_close(found.input_error, wanted[0])
+    assert found.gradients.keys() == parameters.keys()
+    for key, gradient in zip(parameters, wanted[1:], strict=True):
+        torch.testing.assert_close(found.gradients[key], gradient)
+
+
+@pytest.mark.parametrize("name", ["nested", "cnn", "shared", "batch_norm"])
+def test_activations_and_errors_are_those_of_the_whole_network(name):
+    model = MODELS[name]().double()
+    x, y = torch.randn(6, 4).double(), torch.randint(0, 3, (6,))
+    found = backprop(model, x, y)
+    z = x.clone().requires_grad_()
+    outputs = []
+    for trace in found.layers:
+        z = trace.layer(z)
+        outputs.append(z)
+    errors = torch.autograd.grad(F.cross_entropy(z, y), outputs)
+    for trace, output, error in zip(found.layers, outputs, errors, strict=True):
+        torch.testing.assert_close(trace.activation, output.detach())
+        torch.testing.assert_close(trace.error, error)
+
+
+def test_a_linear_chain_by_hand():
+    model = nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(3)))
+    for factor, weight in zip((2.0, 3.0, 5.0), model.parameters(), strict=True):
+        nn.init.constant_(weight, factor)
+    found = backprop(model, torch.ones(1, 1), None, loss=lambda z, y: z.sum())
+    assert [t.activation.item() for t in found.layers] == [2, 6, 30]
+    assert [t.error.item() for t in found.layers] == [15, 5, 1]
+    assert [g.item() for g in found.gradients.values()] == [15, 10, 6]
+    assert found.input_error is not None
+    assert found.input_error.item() == 30
+    rows = found.table().splitlines()
+    assert rows[2].split() == ["1", "Linear", "6", "5", "10"]
+    assert found.norms[1] == ("1", "Linear", 6, 5, 10)
+
+
+def test_embedding_and_default_losses():
+    model = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 2))
+    x, y = torch.tensor([[0, 1], [4, 4]]), torch.randn(2, 2)
+    found = backprop(model, x, y)
+    assert found.input_error is None
+    wanted = torch.autograd.grad(F.mse_loss(model(x), y), list(model.parameters()))
+    torch.testing.assert_close(list(found.gradients.values()), list(wanted))
+
+
+def test_laws():
+    x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
+
+    def instrument(model, data):
+        return backprop(model, *data)
+
+    assert "untouched" in check_instrument(instrument, {k: m() for k, m in MODELS.items()}, (x, y))
+
+
+def test_works_without_grad_mode():
+    model, x = MODELS["mlp"](), torch.randn(3, 4)
+    with torch.no_grad():
+        found = backprop(model, x, torch.zeros(3, 3))
+    torch.testing.assert_close(found.gradients, backprop(model, x, torch.zeros(3, 3)).gradients)
+
+
+def test_picture():
+    found = backprop(MODELS["mlp"](), torch.randn(6, 4), torch.randint(0, 3, (6,)))
+    axes = draw_backprop(found).axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["0 Linear", "1 ReLU", "2 Linear"]
+    expected = [float(t.error.square().mean().sqrt()) for t in found.layers]
+    assert np.asarray(axes.lines[1].get_ydata()).tolist() == pytest.approx(expected)
+    assert np.asarray(axes.lines[2].get_xdata()).tolist() == [0, 2]
+
+
+class Step(nn.Module):
+    def forward(self, x):
+        return torch.heaviside(x.detach(), x.new_ones(()))
+
+
+X, Y = torch.ones(2, 4), torch.zeros(2, dtype=torch.long)
+ERRORS = [
+    (nn.Linear(4, 2), X, {}, "model must be an nn.Sequential, got Linear"),
+    (nn.Sequential(), X, {}, "model must have layers"),
+    (nn.Sequential(nn.Linear(4, 2)), X * math.nan, {}, "x must be finite, got nan"),
+    (nn.Sequential(nn.Linear(4, 2)), X[:0], {}, "x must not be empty"),
+    (nn.Sequential(nn.Linear(4, 2), nn.LSTM(2, 2)), X, {}, "layer 1 must give one .* got tuple"),
+    (nn.Sequential(nn.Sequential(Step())), X, {}, "layer 0.0 must be differentiable, got a Step"),
+    (nn.Sequential(nn.Flatten()), X.long(), {}, "layer 0 must give one floating-point tensor"),
+    (nn.Sequential(nn.Tanh()), X, {"loss": lambda z, y: z}, "loss must give one .*, got torch.f"),
+    (nn.Sequential(nn.Tanh()), X, {"loss": lambda z, y: 1.0}, "loss must give one .*, got float"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "x", "knobs", "message"), ERRORS)
+def test_errors(model, x, knobs, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        backprop(model, x, Y, **knobs)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda():
+    model = MODELS["cnn"]().double()
+    x, y = torch.randn(6, 4).double(), torch.randint(0, 3, (6,))
+    here = backprop(model, x, y)
+    there = backprop(model.cuda(), x.cuda(), y.cuda())
+    for key, gradient in here.gradients.items():
+        torch.testing.assert_close(there.gradients[key].cpu(), gradient)

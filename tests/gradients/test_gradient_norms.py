@@ -1,0 +1,72 @@
+"""Norms of per-example gradients against the gradients themselves."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.gradients.nets import NETS, close, make
+from tests.gradients.test_per_example import ERRORS
+from vademecum.gradients import layer_rules
+from vademecum.gradients.gradient_norms import gradient_norms
+from vademecum.gradients.per_example import per_example_gradients
+from vademecum.testing import check_instrument
+from vademecum.testing.laws import changes, snapshot
+
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even")
+
+
+@pytest.mark.parametrize("gram", [None, True])
+@pytest.mark.parametrize("name", NETS)
+def test_they_are_the_norms(name, gram, monkeypatch):
+    net, x, y = make(name)
+    if gram:  # for all layers that have one
+        monkeypatch.setattr(layer_rules, "_gram_is_smaller", _has_gram)
+    before = snapshot(net.train())
+    found = gradient_norms(net, F.cross_entropy, x, y)
+    assert not list(changes(before, snapshot(net)))
+    wanted = per_example_gradients(net, F.cross_entropy, x, y).norm(dim=1)
+    close(name, found, wanted)
+
+
+def _has_gram(module, a, b):
+    return isinstance(module, nn.Linear | nn.Embedding | nn.Conv1d | nn.Conv2d | nn.Conv3d)
+
+
+def test_no_gradient_of_a_wide_layer_is_formed(monkeypatch):
+    net = nn.Sequential(nn.Conv2d(2, 64, 3), nn.Flatten(), nn.Linear(64, 3)).double()
+    x, y = torch.randn(4, 2, 3, 3, dtype=torch.float64), torch.randint(3, (4,))
+    wanted = per_example_gradients(net, F.cross_entropy, x, y).norm(dim=1)
+
+    def only_bias(module, a, b, out):
+        assert set(out) == {"bias"}
+        rules[type(module)](module, a, b, out)
+
+    rules = dict(layer_rules.RULES)
+    monkeypatch.setattr(layer_rules, "RULES", dict.fromkeys(rules, only_bias))
+    torch.testing.assert_close(gradient_norms(net, F.cross_entropy, x, y), wanted)
+
+
+def test_frozen_parameters_are_left_out_on_request():
+    net, x, y = make("planar")
+    net[0].requires_grad_(False)
+    wanted = per_example_gradients(net, F.cross_entropy, x, y, frozen=False).norm(dim=1)
+    torch.testing.assert_close(gradient_norms(net, F.cross_entropy, x, y, frozen=False), wanted)
+    assert (gradient_norms(net, F.cross_entropy, x, y) > wanted).all()
+
+
+def test_laws():
+    def instrument(model, data):
+        return gradient_norms(model, F.cross_entropy, *data)
+
+    data = torch.randn(6, 2, 3), torch.randint(3, (6,))
+    without = {"no_parameters": "there is nothing to differentiate"}
+    check_instrument(instrument, nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), data,
+                     per_example=True, skip=without)  # fmt: skip
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("arguments", "message"), ERRORS)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        gradient_norms(*arguments)

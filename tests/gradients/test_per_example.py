@@ -1,0 +1,194 @@
+"""Per-example gradients against a loop of plain backward passes, for every rule and way around."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.gradients.nets import NETS, call, close, make, one
+from vademecum.gradients.functional import functional
+from vademecum.gradients.inputs import rows
+from vademecum.gradients.per_example import per_example_gradients
+from vademecum.gradients.recorded_pass import study
+from vademecum.testing import check_instrument
+from vademecum.testing.laws import changes, snapshot
+
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even")
+
+
+def loop(net, x, y, loss=F.cross_entropy):
+    parameters = list(net.parameters())
+    found_rows = []
+    for i in range(len(y)):
+        value = loss(call(net, one(x, i)), y[i : i + 1]).sum()
+        found = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+        found_rows.append(torch.cat([g.flatten() for g in found]))
+    return torch.stack(found_rows)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_it_agrees_with_a_loop(name):
+    net, x, y = make(name)
+    before = snapshot(net.train())
+    found = per_example_gradients(net, F.cross_entropy, x, y)
+    assert not list(changes(before, snapshot(net)))
+    close(name, found, loop(net, x, y).to(found.dtype))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_rules_cover_what_they_should(name):
+    net, x, _ = make(name)
+    assert study(functional(net), x).covered is NETS[name][2]
+
+
+@pytest.mark.parametrize("name", ["planar", "language"])
+def test_portions_do_not_matter(name, monkeypatch):
+    net, x, y = make(name, 7)
+    whole = per_example_gradients(net, F.cross_entropy, x, y)
+    monkeypatch.setattr("vademecum.gradients.recorded_pass._PORTION", {"cpu": 1})
+    monkeypatch.setattr("vademecum.gradients.layer_rules._CACHE", 1)
+    torch.testing.assert_close(per_example_gradients(net, F.cross_entropy, x, y), whole)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_the_reduction_of_the_loss_does_not_matter(reduction):
+    net, x, y = make("residual")
+    loss = nn.CrossEntropyLoss(reduction=reduction)
+    torch.testing.assert_close(per_example_gradients(net, loss, x, y), loop(net, x, y))
+
+
+def test_a_loss_that_cannot_be_mapped():
+    net, x, y = make("residual")
+
+    def loss(z, y):
+        return z[0, 0] ** 2 if y.item() else z[0].sum()
+
+    torch.testing.assert_close(per_example_gradients(net, loss, x, y), loop(net, x, y, loss))
+
+
+def test_frozen_parameters_are_left_out_on_request():
+    net, x, y = make("residual")
+    whole = functional(net).unravel(per_example_gradients(net, F.cross_entropy, x, y))
+    net.first.requires_grad_(False)
+    net.last.bias.requires_grad_(False)
+    found = per_example_gradients(net, F.cross_entropy, x, y, frozen=False)
+    kept = [whole[name].flatten(1) for name, p in net.named_parameters() if p.requires_grad]
+    torch.testing.assert_close(found, torch.cat(kept, 1))
+    assert per_example_gradients(net, F.cross_entropy, x, y).shape[1] > found.shape[1]
+
+
+def test_padding_gets_no_gradient():
+    net = nn.Sequential(nn.Embedding(4, 2, padding_idx=1), nn.Flatten(), nn.Linear(6, 2)).double()
+    x, y = torch.tensor([[1, 2, 2], [0, 1, 3]]), torch.tensor([0, 1])
+    found = functional(net).unravel(per_example_gradients(net, F.cross_entropy, x, y))
+    assert (found["0.weight"][:, 1] == 0).all()
+    torch.testing.assert_close(per_example_gradients(net, F.cross_entropy, x, y), loop(net, x, y))
+
+
+def test_a_layer_without_effect_has_gradient_zero():
+    class Idle(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.idle = nn.Linear(2, 1), nn.Linear(2, 1)
+
+        def forward(self, x):
+            self.idle(x)
+            return self.used(x)
+
+    found = per_example_gradients(Idle(), lambda z, y: z, torch.ones(3, 2), torch.zeros(3))
+    assert found.tolist() == [[1, 1, 1, 0, 0, 0]] * 3
+
+
+def test_other_hooks_count():
+    net, x, y = make("time axis")
+    net[0].register_forward_hook(lambda module, args, z: 2 * z)
+    net[0].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    torch.testing.assert_close(per_example_gradients(net, F.cross_entropy, x, y), loop(net, x, y))
+
+
+def test_under_no_grad():
+    net, x, y = make("planar")
+    with torch.no_grad():
+        found = per_example_gradients(net, F.cross_entropy, x, y)
+    torch.testing.assert_close(found, loop(net, x, y))
+
+
+def test_laws():
+    def instrument(model, data):
+        return per_example_gradients(model, F.cross_entropy, *data)
+
+    data = torch.randn(6, 2, 3), torch.randint(3, (6,))
+    without = {"no_parameters": "there is nothing to differentiate"}
+    check_instrument(instrument, nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), data,
+                     per_example=True, skip=without)  # fmt: skip
+
+
+class Detached(nn.Linear):
+    def forward(self, input):
+        return super().forward(input).detach()
+
+
+class Argmax(nn.Linear):
+    def forward(self, input):
+        return super().forward(input).argmax(1)
+
+
+class AcrossExamples(nn.Linear):
+    def forward(self, input):
+        z = super().forward(input)
+        return z - z.mean(0)
+
+
+class Pooled(nn.Linear):
+    def forward(self, input):
+        return super().forward(input).sum()
+
+
+X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+NET = nn.Linear(3, 2)
+CE = F.cross_entropy
+ERRORS = [
+    ((nn.ReLU(), CE, X, Y), "model must have parameters to differentiate, got none"),
+    ((Detached(3, 2), CE, X, Y), "outputs of model must be differentiable"),
+    ((Argmax(3, 2), CE, X, Y), "outputs of model must be floating point, got torch.int64"),
+    ((AcrossExamples(3, 2), CE, X, Y), "model must treat examples independently"),
+    ((Pooled(3, 2), CE, X, Y), r"one output for each of 3 examples, got shape \(\)"),
+    ((nn.LSTM(3, 2), CE, X, Y), "model must give a tensor, got tuple"),
+    ((NET, CE, X[:0], Y[:0]), "x must not be empty"),
+    ((NET, CE, X, Y[:2]), "x and y must have equally many examples"),
+    ((NET, CE, X * math.nan, Y), "x must be finite, got nan"),
+    ((NET, CE, [X], Y), "x must be a tensor, a tuple or a dict, got a list"),
+    ((NET, CE, (), Y), "must have equally many examples|x must have examples"),
+    ((NET, CE, {"input": X, "more": X * math.nan}, Y), r"x\['more'\] must not hold NaN"),
+    ((NET, lambda z, y: z, X, Y), r"loss must give one number for one example.* \(1, 2\)"),
+    ((NET, lambda z, y: z.argmax(1), X, Y), "loss must give one number for one .* torch.int64"),
+    ((NET, lambda z, y: z.detach().sum(), X, Y), "loss must be differentiable"),
+    ((lambda x: x, CE, X, Y), "model must be an nn.Module, got function"),
+    ((nn.Linear(3, 2, dtype=torch.complex64), CE, X, Y), "parameters of model must be real"),
+    ((nn.LazyLinear(2), CE, X, Y), "model must be initialised, and weight is not"),
+    ((nn.Embedding(3, 2, max_norm=1.0), CE, Y, Y), "must not renormalise its weights"),
+    (
+        (nn.Sequential(NET, nn.BatchNorm1d(2, track_running_stats=False)), CE, X, Y),
+        "model must treat examples independently",
+    ),
+]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("arguments", "message"), ERRORS)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        per_example_gradients(*arguments)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("name", NETS)
+def test_cuda(name):
+    net, x, y = make(name)
+    found = per_example_gradients(net, CE, x, y)
+    moved = per_example_gradients(net.cuda(), CE, rows(x, lambda t: t.cuda()), y.cuda())
+    assert moved.is_cuda
+    torch.testing.assert_close(moved.cpu(), found, rtol=1e-5, atol=1e-6)

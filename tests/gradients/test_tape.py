@@ -1,0 +1,252 @@
+"""The tape against autograd, on the operations and on networks; its counts by hand."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from vademecum.gradients.tape import Tape
+from vademecum.gradients.tape_drawing import draw_tape
+
+X, Y = (2, 3), (2, 3)
+MODES: Any = ("forward", "reverse")
+PROGRAMS: Any = {
+    "add": (lambda x, y: x + y, X, Y),
+    "broadcast": (lambda x, y: x * y - y / 3 + 2, X, (3,)),
+    "broadcast_column": (lambda x, y: x / y + (1 - x), X, (2, 1)),
+    "scalar": (lambda x, y: 2 / (1 + x * x) - y, X, ()),
+    "neg_abs": (lambda x: -x.abs() + abs_of(x) * 3, X),
+    "exp_log": (lambda x: torch.log(1 + x.exp()), X),
+    "trigonometry": (lambda x: x.sin() * torch.cos(x), X),
+    "squash": (lambda x: x.tanh() + torch.sigmoid(x) * F.relu(x), X),
+    "powers": (lambda x: x**3 + x**0 + x.square() + (1 + x**2).sqrt() + (2 + x.sin()) ** -1.5, X),
+    "reuse": (lambda x: x * x * x + x, X),
+    "sums": (lambda x: x.sum(0) * x.mean() + x.sum() + x.mean(0), X),
+    "sum_keepdim": (lambda x: x.sum(-1, keepdim=True) + x.sum(dim=(0, 2), keepdim=True), (2, 3, 2)),
+    "sum_middle": (lambda x: x.sum((0, 2)), (2, 3, 2)),
+    "max": (lambda x: x.amax(1) * x.max() + torch.amax(x, (0, 1)), X),
+    "max_tie": (lambda x: torch.cat([x, x]).amax(0), X),
+    "logsumexp": (lambda x: x.logsumexp(1) * torch.logsumexp(x, 0, keepdim=True).sum(), X),
+    "softmax": (lambda x: x.softmax(0) * F.softmax(x, dim=1) + F.log_softmax(x, dim=-1), X),
+    "shapes": (lambda x: x.reshape(3, 2).T.flatten()[1:].unsqueeze(0).view(5, 1).squeeze(1), X),
+    "permute": (lambda x: x.permute(2, 0, 1).transpose(0, 2) * x.flatten(1).sum(), (2, 3, 4)),
+    "index": (lambda x: x[torch.tensor([1, 1, 0])] * x[..., :1] + x[0, 2], (3, 3)),
+    "expand": (lambda x: x.expand(4, 3) * x, (1, 3)),
+    "cat": (lambda x, y: torch.cat([x, y, x], -1) @ torch.ones(9, dtype=x.dtype), X, Y),
+    "matmul": (lambda x, y: x @ y, (2, 3), (3, 4)),
+    "matmul_batch": (lambda x, y: x @ y, (5, 2, 3), (3, 4)),
+    "matmul_vectors": (lambda x, y: (x @ y) * y, (3,), (3,)),
+    "matrix_vector": (lambda x, y: x @ y, (2, 3), (3,)),
+    "vector_matrix": (lambda x, y: y @ x, (3, 2), (3,)),
+    "conv1d": (lambda x, w: F.conv1d(x, w, stride=2, padding=1), (2, 3, 7), (4, 3, 3)),
+    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, dilation=2), (2, 2, 6, 5), (3, 2, 2, 2), (3,)),
+    "conv2d_groups": (lambda x, w: F.conv2d(x, w, groups=2), (2, 4, 4, 4), (6, 2, 3, 2)),
+    "linear": (F.linear, (5, 3), (2, 3), (2,)),
+    "cross_entropy": (lambda x: F.cross_entropy(x, torch.tensor([2, 0])), X),
+    "mse": (lambda x, y: F.mse_loss(x, y) + F.mse_loss(x, y, reduction="sum"), X, Y),
+    "attention": (F.scaled_dot_product_attention, (2, 5, 3), (2, 4, 3), (2, 4, 6)),
+    "causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+               (4, 3), (4, 3), (4, 2)),
+    "unused": (lambda x, y: x.sum() * 2, X, Y),
+    "identity": (lambda x, y: x, X, Y),
+}  # fmt: skip
+
+
+def abs_of(x):
+    return torch.abs(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_both_modes_equal_autograd(name, dtype):
+    f, shapes = PROGRAMS[name][0], PROGRAMS[name][1:]
+    inputs = [torch.randn(shape, dtype=dtype) for shape in shapes]
+    tape = Tape(f, *inputs)
+    tangents = [torch.randn_like(x) for x in inputs]
+    eps = 100 * torch.finfo(dtype).eps
+    oracle: Any = torch.func.jvp(f, tuple(inputs), tuple(tangents))
+    output, wanted = oracle
+    pushed = tape.push(*tangents)
+    torch.testing.assert_close(pushed.output, output, rtol=eps, atol=eps)
+    torch.testing.assert_close(pushed.tangent, wanted, rtol=eps, atol=10 * eps)
+    adjoint = torch.randn_like(output)
+    oracle = torch.func.vjp(f, *inputs)
+    output, pullback = oracle
+    pulled = tape.pull(adjoint)
+    torch.testing.assert_close(pulled.output, output, rtol=eps, atol=eps)
+    torch.testing.assert_close(pulled.gradients, pullback(adjoint), rtol=eps, atol=10 * eps)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(6, 4, bias=False) for _ in range(3))
+
+    def forward(self, x):
+        return torch.softmax(self.q(x) @ self.k(x).mT / 2, -1) @ self.v(x)
+
+
+MODELS: Any = {
+    "mlp": (nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Softmax(-1)), (3, 6)),
+    "cnn": (nn.Sequential(nn.Conv2d(2, 3, 3, stride=2, padding=1), nn.ReLU(inplace=True),
+                          nn.Flatten(), nn.Dropout(), nn.Linear(12, 4)).eval(), (2, 2, 4, 4)),
+    "attention": (Attention(), (2, 5, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_modules(name):
+    model, shape = MODELS[name]
+    x = torch.randn(shape)
+    tape = Tape(lambda x: model(x).square().mean(), x)
+    assert {id(p) for p in tape.parameters} == {id(p) for p in model.parameters()}
+    x.requires_grad_()
+    wanted = torch.autograd.grad(model(x).square().mean(), [x, *tape.parameters])
+    torch.testing.assert_close(tape.pull().gradients, wanted)
+    moves = [torch.randn_like(leaf) for leaf in (x, *tape.parameters)]
+    slope = sum((g * t).sum() for g, t in zip(wanted, moves, strict=True))
+    torch.testing.assert_close(tape.push(*moves).tangent, slope)
+    torch.testing.assert_close(tape.push(moves[0]).tangent, (wanted[0] * moves[0]).sum())
+
+
+def test_a_tied_parameter_is_one_leaf():
+    layer = nn.Linear(3, 3)
+    x = torch.randn(2, 3)
+    tape = Tape(lambda x: layer(layer(x).tanh()).sum(), x)
+    assert len(tape.leaves) == 3
+    wanted = torch.autograd.grad(layer(layer(x).tanh()).sum(), tape.parameters)
+    torch.testing.assert_close(tape.pull().gradients[1:], wanted)
+
+
+def test_kinks_follow_autograd():
+    x = torch.tensor([0.0, -1.0, 2.0, 2.0])
+    f = lambda x: x.abs() + x.relu() + x.max()  # noqa: E731
+    wanted = torch.func.jacrev(f)(x)
+    for mode in MODES:
+        torch.testing.assert_close(Tape(f, x).jacobian(mode).matrix, wanted)
+
+
+def test_counts_by_hand():
+    w, x = torch.randn(4, 3), torch.randn(3)
+    tape = Tape(lambda x: (w @ x).tanh().sum(), x)  # unsqueeze, matmul, reshape, tanh, sum
+    assert [step.label for step in tape.steps if step.parents] == [
+        "reshape", "matmul", "reshape", "tanh", "sum",
+    ]  # fmt: skip
+    assert tape.edges == 5
+    pull = tape.pull().cost
+    assert (pull.operations, pull.edges, pull.work) == (5, 5, 2 * (12 + 4 + 4))
+    # Four tensors while the sum is pulled (tanh, sum and their adjoints); twelve numbers while the
+    # tanh is (itself and two adjoints).
+    assert (pull.live, pull.numbers) == (4, 12)
+    push = tape.push().cost
+    assert (push.operations, push.edges, push.work) == (5, 5, 40)
+    assert push.numbers == 16  # two vectors of four, with their tangents
+
+
+def test_values_are_kept_only_for_the_pulls_that_need_them():
+    k = 50
+    tapes = {
+        "linear": Tape(lambda x: chain(lambda x: x + x, x, k), torch.tensor(0.1)),
+        "sine": Tape(lambda x: chain(torch.sin, x, k), torch.tensor(0.1)),
+        "times_constant": Tape(lambda x: chain(lambda x: x * 0.5, x, k), torch.tensor(0.1)),
+        "division": Tape(lambda x: chain(lambda x: x / 3, x, k), torch.tensor(0.1)),
+        "inverse": Tape(lambda x: chain(lambda x: 3 / x, x, k), torch.tensor(0.1)),
+    }
+    live = {name: tape.pull().cost.live for name, tape in tapes.items()}
+    assert {live[name] for name in ("linear", "times_constant", "division")} == {3}
+    assert live["sine"] == k + 2  # all values, and two adjoints while the last is pulled
+    assert live["inverse"] == k + 2
+    assert all(tape.push().cost.live == 4 for tape in tapes.values())
+
+
+def chain(f, x, k):
+    for _ in range(k):
+        x = f(x)
+    return x
+
+
+def test_only_what_the_output_needs_is_kept():
+    def f(x):
+        torch.exp(x)
+        return x.sin()
+
+    assert [step.label for step in Tape(f, torch.ones(2)).steps] == ["input", "sin"]
+
+
+def test_jacobian():
+    x, y = torch.randn(2), torch.randn(3)
+    f = lambda x, y: torch.cat([x.sum() * y, x.sin()])  # noqa: E731
+    wanted = torch.cat(torch.func.jacrev(f, (0, 1))(x, y), 1)
+    for mode in MODES:  # five entries each, in and out
+        found = Tape(f, x, y).jacobian(mode)
+        torch.testing.assert_close(found.matrix, wanted)
+        assert found.cost.edges == 5 * Tape(f, x, y).edges
+
+
+def test_picture():
+    model = MODELS["mlp"][0]
+    tape = Tape(model, torch.randn(3, 6))
+    figure = draw_tape(tape)
+    texts = [t.get_text() for t in figure.axes[0].texts]
+    for step in tape.steps:
+        assert any(text.startswith(step.label) for text in texts)
+    assert "3 × 6" in " ".join(texts)
+    arrows = [t for t in texts if not t]
+    assert len(arrows) == sum(len(step.parents) for step in tape.steps)
+
+
+ONE = torch.ones(2)
+BAD_MODE: Any = "sideways"
+ERRORS = [
+    (lambda: Tape(lambda x: x, torch.tensor([1])), "inputs must be floating point"),
+    (lambda: Tape(lambda x: x, torch.tensor([math.nan])), "inputs must be finite, got nan"),
+    (lambda: Tape(lambda x: x, torch.zeros(0)), "inputs must not be empty"),
+    (lambda: Tape(torch.sin, ONE * 1j), "inputs must be real and of one dtype, got torch.co"),
+    (lambda: Tape(torch.add, ONE, ONE.double()), "inputs must be real and of one dtype"),
+    (lambda: Tape(lambda x: ONE, ONE), "f must give one tensor .* got Tensor"),
+    (lambda: Tape(lambda x: (x, x), ONE), "f must give one tensor .* got tuple"),
+    (lambda: Tape(lambda x: nn.Parameter(ONE).exp() * x, ONE), "must be computed on the tape"),
+    (lambda: Tape(torch.erf, ONE), "the tape has no rule for 'erf'; it has rules for abs,"),
+    (lambda: Tape(lambda x: x + ONE.double(), ONE), "must be torch.float32, got torch.float64"),
+    (lambda: Tape(lambda x: x + "a", ONE), "must be torch.float32, got str"),
+    (lambda: Tape(lambda x: x**x, ONE), "exponent must be a number, got Node"),
+    (lambda: Tape(F.dropout, ONE), "dropout on the tape must do without training"),
+    (lambda: Tape(lambda x: F.conv1d(x, torch.ones(1, 1, 1)), torch.ones(1, 3)), "a batch axis"),
+    (lambda: Tape(lambda x: F.cross_entropy(x, torch.ones(2, 2)), torch.ones(2, 2)), "a class"),
+    (lambda: Tape(torch.sin, ONE).pull(), r"adjoint must be given for outputs of shape \(2,\)"),
+    (lambda: Tape(torch.sin, ONE).pull(torch.ones(3)), r"adjoint must be .*\(2,\), got"),
+    (lambda: Tape(torch.sin, ONE).push(ONE, ONE), "tangents must be one for each of 1 inputs"),
+    (lambda: Tape(torch.sin, ONE).push(ONE * math.inf), "tangents must be finite"),
+    (lambda: Tape(torch.sin, ONE).push(ONE.double()), "tangents must be torch.float32"),
+    (lambda: Tape(torch.sin, ONE).jacobian(BAD_MODE), "mode must be one of 'forward', 'reverse'"),
+    (lambda: Tape(lambda x: Tape(lambda y: x + y, ONE), ONE), "different tapes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS)
+def test_errors(call, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_method_without_a_rule_is_no_attribute():
+    with pytest.raises(AttributeError, match="no rule for 'erfinv'"):
+        Tape(lambda x: x.erfinv(), ONE)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("name", ["conv2d", "attention", "index", "softmax"])
+def test_cuda(name):
+    f, shapes = PROGRAMS[name][0], PROGRAMS[name][1:]
+    inputs = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    here, there = Tape(f, *inputs), Tape(f, *(x.cuda() for x in inputs))
+    torch.testing.assert_close(there.push().tangent.cpu(), here.push().tangent)
+    adjoint = torch.randn_like(here.push().output)
+    for one, other in zip(
+        there.pull(adjoint.cuda()).gradients, here.pull(adjoint).gradients, strict=True
+    ):
+        torch.testing.assert_close(one.cpu(), other)

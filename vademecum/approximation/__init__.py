@@ -1,0 +1,53 @@
+"""What networks can represent: linear regions, piecewise-linear constructions, approximation rates."""
+
+from vademecum.approximation.activation_pattern import activation_pattern
+from vademecum.approximation.barron import BarronFit, barron_fit
+from vademecum.approximation.barron_constant import barron_constant, radial_barron_constant
+from vademecum.approximation.bernstein import bernstein_polynomial
+from vademecum.approximation.dc_split import DCSplit, dc_split
+from vademecum.approximation.dead_units import DeadUnits, dead_units
+from vademecum.approximation.hinges import HingeSum, hinge_decomposition
+from vademecum.approximation.interpolation import interpolating_network
+from vademecum.approximation.local_affine import AffineMap, local_affine_map
+from vademecum.approximation.max_affine import MaxAffine
+from vademecum.approximation.pwl import HingeDifference, pwl_to_abs, pwl_to_maxout, pwl_to_relu
+from vademecum.approximation.radial import radial_network
+from vademecum.approximation.random_features import fit_readout, random_feature_fit
+from vademecum.approximation.region_certificates import Certificate, certify_regions
+from vademecum.approximation.region_counts import (
+    count_regions,
+    montufar_bound,
+    region_upper_bound,
+    zaslavsky_count,
+)
+from vademecum.approximation.region_lines import Segments, regions_along
+from vademecum.approximation.region_pictures import draw_regions
+from vademecum.approximation.regions import (
+    Plane,
+    Regions,
+    input_plane,
+    linear_regions,
+    plane_through,
+)
+from vademecum.approximation.sawtooth import sawtooth_network
+from vademecum.approximation.uniform_fit import UniformFit, best_uniform_fit
+from vademecum.approximation.units import AbsUnit, Maxout
+
+__all__ = [
+    # units
+    "AbsUnit", "MaxAffine", "Maxout",
+    # linear regions
+    "Plane", "Regions", "draw_regions", "input_plane", "linear_regions", "plane_through",
+    "Certificate", "certify_regions",
+    "AffineMap", "activation_pattern", "local_affine_map",
+    "Segments", "regions_along",
+    "DeadUnits", "dead_units",
+    "count_regions", "montufar_bound", "region_upper_bound", "zaslavsky_count",
+    # constructions
+    "HingeDifference", "interpolating_network", "pwl_to_abs", "pwl_to_maxout", "pwl_to_relu",
+    "radial_network", "sawtooth_network",
+    "DCSplit", "HingeSum", "dc_split", "hinge_decomposition",
+    # approximation
+    "BarronFit", "UniformFit", "barron_constant", "barron_fit", "bernstein_polynomial",
+    "best_uniform_fit", "fit_readout", "radial_barron_constant", "random_feature_fit",
+]  # fmt: skip

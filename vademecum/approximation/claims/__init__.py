@@ -1,0 +1,22 @@
+"""What the course claims of what networks can represent."""
+
+from vademecum.approximation.claims import (
+    activations,
+    barron,
+    density,
+    depth,
+    layers,
+    maxout,
+    rationals,
+    rectifiers,
+    region_counts,
+    regions,
+    ridges,
+    splines,
+    universal,
+)
+
+__all__ = [
+    "layers", "activations", "rectifiers", "ridges", "density", "universal", "barron", "depth",
+    "regions", "region_counts", "splines", "maxout", "rationals",
+]  # fmt: skip

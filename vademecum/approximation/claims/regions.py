@@ -1,0 +1,199 @@
+"""What the course claims of hyperplanes, activation patterns, and units that do not move."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from vademecum.approximation.activation_pattern import activation_pattern as pattern_of
+from vademecum.approximation.dead_units import dead_units
+from vademecum.approximation.local_affine import local_affine_map
+from vademecum.approximation.region_certificates import certify_regions
+from vademecum.approximation.regions import Plane, linear_regions
+from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.connectionism.margins import signed_distance
+
+
+@claim(by="identity", sources=("E-097",), budget=0.5)
+def hyperplane(normalised: bool = True):
+    r"""A hyperplane with a normal, and the distance to it.
+
+    For $w \ne 0$ and a point $p$ the hyperplane through $p$ with normal $w$ is
+    $H = \{x : \langle w, x - p \rangle = 0\} = \{x : \langle w, x \rangle = b\}$ with offset
+    $b = \langle w, p \rangle$; it does not depend on which $p \in H$ is taken. The Euclidean
+    distance of $x$ to $H$ is $|\langle w, x \rangle - b| / \|w\|$.
+
+    *Proof.* The shortest way from $x$ to $H$ is the least-norm solution $r$ of
+    $\langle w, r \rangle = b - \langle w, x \rangle$, which is a multiple of $w$.
+    """
+    for d in range(2, 7):
+        w, p, x = torch.randn(3, d)
+        w *= (2 + torch.rand(())) / w.norm()
+        b = w @ p
+        kernel = torch.linalg.svd(w[None]).Vh[1:]
+        q = p + torch.randn(d - 1) @ kernel  # another point of the hyperplane
+        yield equals(w @ q, b, d=d)
+        yield equals(w @ (x - q), w @ (x - p), d=d)
+        shortest = torch.linalg.lstsq(w[None], (b - w @ x)[None], driver="gelsd").solution
+        distance = signed_distance(w, -b, x).abs() * (1 if normalised else w.norm())
+        yield equals(distance, shortest.norm(), d=d)
+
+
+hyperplane.foil(r"without the division by $\|w\|$", normalised=False)
+
+
+def relu_network(*widths: int) -> nn.Sequential:
+    """A random ReLU network with biases."""
+    layers: list[nn.Module] = []
+    for n, m in pairwise(widths):
+        dense = nn.Linear(n, m)
+        dense.weight.data.normal_(std=(2 / n) ** 0.5)
+        dense.bias.data.normal_(std=0.3)
+        layers += [dense, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def composed(model: nn.Sequential, pattern: Tensor) -> tuple[Tensor, Tensor]:
+    r"""The map $W_L D_{L-1} W_{L-1} \cdots D_1 W_1$ that a pattern selects, written out."""
+    dense = [layer for layer in model if isinstance(layer, nn.Linear)]
+    a, b = dense[0].weight.detach(), dense[0].bias.detach()
+    for layer, kappa in zip(
+        dense[1:], pattern.split([layer.out_features for layer in dense[:-1]]), strict=True
+    ):
+        a, b = layer.weight @ torch.diag(kappa * 1.0) @ a, layer.weight @ (kappa * b) + layer.bias
+    return a.detach(), b.detach()
+
+
+@claim(
+    by="identity",
+    sources=("A-057", "A-058", "A-059", "B-170", "B-173"),
+    budget=0.5,
+    full={"points": 20_000, "checked": 50},
+)
+def activation_pattern(flips: int = 0, points: int = 1000, checked: int = 6):
+    r"""Activation patterns, cells and local affinity.
+
+    A ReLU splits input space by its hyperplane into an active and an inactive half-space; the
+    pattern of a layer is $\kappa = \mathbb{1}_{W x + b > 0} \in \{0, 1\}^m$, and
+    $\mathrm{ReLU}(W x + b) = \operatorname{diag}(\kappa)(W x + b)$. Inputs that share the patterns
+    of all layers form a cell, a convex polyhedron (strict inequalities for active units), on which
+    the whole network is one affine map: $x \mapsto W_L D_{L-1} W_{L-1} \cdots D_1 W_1 x + b'$ with
+    $D_l = \operatorname{diag}(\kappa_l)$.
+
+    *Proof.* On the inputs that share the patterns of the first layers the next layer's input is
+    affine in $x$, so that its pattern is a system of linear inequalities: the cell is an
+    intersection of half-spaces.
+    """
+    model = relu_network(3, 8, 8, 2)
+    x = torch.randn(points, 3)
+    y, pattern = model(x).detach(), pattern_of(model, x)
+    a, b = local_affine_map(model, x[:checked])
+    h = 1e-4
+    for i in range(checked):
+        kappa = pattern[i].clone()
+        kappa[:flips] ^= 1
+        matrix, offset = composed(model, kappa)
+        yield equals(matrix @ x[i] + offset, y[i], point=i)
+        yield equals(a[i], matrix, point=i)
+        yield equals(b[i], offset, point=i)
+        steps = x[i] + h * torch.cat([torch.eye(3), -torch.eye(3)])
+        if (pattern_of(model, steps) == pattern[i]).all():
+            ahead, behind = model(steps).detach().chunk(2)
+            yield equals((ahead - behind).T / (2 * h), matrix, tol=1e-9, point=i)
+        same = (pattern == pattern[i]).all(1)
+        yield equals(x[same] @ matrix.T + offset, y[same], point=i)
+        mates = x[same]
+        share = torch.rand(len(mates), 1)
+        between = share * mates + (1 - share) * mates.flip(0)
+        yield equals(pattern_of(model, between), pattern[i], point=i)
+    origin, u, v = torch.randn(3, 3).unbind()
+    found = linear_regions(model, Plane(origin, u, v))
+    check = certify_regions(model, found, samples=1)
+    yield equals(check.patterns, check.regions)
+    yield equals(check.strays, 0)
+    yield equals(check.area_gap, 0.0)
+
+
+activation_pattern.foil("the pattern with one bit of the first layer flipped", flips=1)
+
+
+@claim(by="identity", sources=("B-178", "B-179"), budget=0.5, full={"steps": 300})
+def dead_relu(slope: float = 0.0, removed: int = 3, steps: int = 40):
+    r"""Dying ReLU.
+
+    A ReLU that is inactive on every training input, from initialisation or after a bad update, has
+    zero gradient in its incoming weights and bias; with plain gradient descent on those inputs (and
+    no weight decay) it never recovers while the layers below it do not move it back. Such units can
+    be pruned without changing the function on the data, or re-initialised.
+
+    *Proof.* The derivative of the loss in a unit's weights is a sum over the inputs of products
+    with the unit's slope, which is zero at all of them; so the weights stay, and so do the slopes.
+    """
+    dead, x = 3, 2 * torch.rand(100, 3) - 1
+    y = torch.sin(3 * x.sum(1, keepdim=True))
+    model = nn.Sequential(nn.Linear(3, 8), nn.LeakyReLU(slope), nn.Linear(8, 1))
+    hidden, output = model[0], model[2]
+    assert isinstance(hidden, nn.Linear)
+    assert isinstance(output, nn.Linear)
+    hidden.bias.data.uniform_(0, 0.1)  # so that every other unit is active somewhere
+    hidden.bias.data[dead] = -100.0
+    found = dead_units(model, x)[0].dead
+    yield equals(found.nonzero().flatten(), torch.tensor([dead]))
+    before = torch.cat([hidden.weight, hidden.bias[:, None]], 1).detach().clone()
+    for _ in range(steps):
+        loss = (model(x) - y).square().mean()
+        for p, gradient in zip(
+            model.parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True
+        ):
+            p.data -= 0.05 * gradient
+    after = torch.cat([hidden.weight, hidden.bias[:, None]], 1).detach()
+    moved = (after - before).abs().amax(1)
+    yield equals(moved[dead], 0.0, tol=0.0, unit=dead)
+    yield at_least(moved.max(), 1e-6)
+    keep = torch.arange(8) != removed
+    pruned = torch.relu(x @ hidden.weight[keep].T + hidden.bias[keep]) @ output.weight[:, keep].T
+    yield equals(pruned + output.bias, model(x))
+
+
+dead_relu.foil("a leaky unit has a slope everywhere, and moves", slope=0.01)
+dead_relu.foil("an active unit cannot be pruned", removed=0)
+
+
+@claim(by="identity", sources=("B-099",), budget=0.5)
+def step_zero_gradient(hidden: str = "step", steps: int = 100):
+    r"""Threshold units carry no gradient.
+
+    Heaviside and sign activations have derivative 0 wherever it exists, so parameters that
+    influence the loss only through such units receive a zero gradient almost everywhere, and
+    gradient descent leaves them unchanged. This is why smooth or piecewise-linear surrogates are
+    used.
+
+    *Proof.* A step is constant on either side of its threshold; if no pre-activation is zero, a
+    small change of the weights below changes no unit.
+    """
+    activation = {"step": lambda z: (z.sign() + 1) / 2, "logistic": torch.sigmoid}[hidden]
+    w, b, x = torch.randn(6, 3), torch.randn(6), torch.randn(80, 3)
+    x = x[((x @ w.T + b).abs() > 1e-3).all(1)]  # which no step below of 1e-6 can cross
+    y = torch.randn(len(x))
+    v = torch.randn(6)
+
+    def loss(w: Tensor, b: Tensor, v: Tensor) -> Tensor:
+        return (activation(x @ w.T + b) @ v - y).square().mean()
+
+    for i in range(6):
+        nudge = torch.zeros(6)
+        nudge[i] = 1e-6
+        yield equals(loss(w, b + nudge, v) - loss(w, b - nudge, v), 0.0, tol=0.0, unit=i)
+        for j in range(3):
+            shift = torch.outer(nudge, torch.eye(3)[j])
+            yield equals(loss(w + shift, b, v) - loss(w - shift, b, v), 0.0, tol=0.0, unit=i)
+    theta = [t.clone().requires_grad_() for t in (w, b, v)]
+    for _ in range(steps):
+        for t, gradient in zip(theta, torch.autograd.grad(loss(*theta), theta), strict=True):
+            t.data -= 0.05 * gradient
+    yield equals(theta[0], w, tol=0.0)
+    yield equals(theta[1], b, tol=0.0)
+    yield at_most(loss(*theta), loss(w, b, v) - 1e-6)
+
+
+step_zero_gradient.foil("logistic hidden units do move", hidden="logistic")

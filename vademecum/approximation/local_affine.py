@@ -1,0 +1,106 @@
+r"""The affine map that a piecewise-linear network is around a point.
+
+With the activation pattern at $x$ held fixed every step of the network is affine, and so is their
+composition $x' \mapsto A x' + b$, which equals the network on the whole cell of $x$. A row of $A$
+is found by going backwards through the steps from one output, a column by going forwards from one
+input; the shorter side is taken. Then $b = f(x) - A x$.
+
+This is exact up to rounding in the dtype of `x`. At a boundary between cells, where the network has
+no derivative, the map is that of the cell that the pattern's convention chooses: a unit on its
+threshold is on its lower piece, and of equal candidates of a maximum the first counts. Autograd
+agrees for ReLU, and not for the absolute value, whose derivative at 0 it sets to 0.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vademecum.approximation.activation_pattern import chunks, examples
+from vademecum.approximation.piecewise import Program
+from vademecum.approximation.piecewise_steps import Affine
+
+__all__ = ["AffineMap", "local_affine_map"]
+
+
+class AffineMap(NamedTuple):
+    r"""The maps $x' \mapsto A x' + b$, one for each point; inputs and outputs are flattened.
+
+    Example:
+        >>> local_affine_map(nn.ReLU(), torch.tensor([[2.0, -3.0]])).A.tolist()
+        [[[1.0, 0.0], [0.0, 0.0]]]
+    """
+
+    A: Float[Tensor, " batch outputs inputs"]
+    b: Float[Tensor, " batch outputs"]
+
+    def __call__(self, x: Float[Tensor, " batch *shape"]) -> Float[Tensor, " batch outputs"]:
+        """Apply each map to the point in the same row."""
+        return torch.einsum("noi,ni->no", self.A, x.flatten(1)) + self.b
+
+
+def local_affine_map(
+    model: nn.Module, x: Float[Tensor, " batch *shape"], *, memory: int = 2**28
+) -> AffineMap:
+    """The exact affine map of a piecewise-linear network on the cell of each point.
+
+    Args:
+        model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
+        x: Points, one a row.
+        memory: How many bytes to use for a chunk of points, beside the result.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
+        >>> with torch.no_grad():  # 2 relu(x + 1) - relu(x) + 5
+        ...     for p, v in zip(model.parameters(), ([[1.0], [1]], [1.0, 0], [[2.0, -1]], [5.0])):
+        ...         _ = p.copy_(torch.tensor(v))
+        >>> A, b = local_affine_map(model, torch.tensor([[-2.0], [-0.5], [3.0]]))
+        >>> A.flatten().tolist(), b.flatten().tolist()
+        ([0.0, 2.0, 1.0], [5.0, 7.0, 7.0])
+    """
+    program = examples(model, x)
+    inputs, outputs = x[0].numel(), torch.Size(program.shapes[program.result]).numel()
+    forwards = inputs < outputs
+    extra = 4 * inputs * program.width if forwards else inputs * outputs
+    parts = []
+    for part in chunks(program, x.detach(), memory, extra):
+        parts.append(_forwards(program, part) if forwards else _backwards(program, part))
+    return AffineMap(*(p[0] if len(p) == 1 else torch.cat(p) for p in zip(*parts, strict=True)))
+
+
+def _backwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
+    """All outputs at once; the pieces carry no gradient, so what is differentiated is affine."""
+    with torch.enable_grad():
+        z = x.detach().requires_grad_()
+        y = program.run(z)[0].flatten(1)
+        if not y.requires_grad:  # it reads nothing of its input
+            return y.new_zeros((*y.shape, x[0].numel())), y
+        each = torch.eye(y.shape[1], dtype=x.dtype, device=x.device)[:, None]
+        each = each.expand(-1, len(x), -1)
+        (rows,) = torch.autograd.grad(y, z, each, is_grads_batched=True)
+    rows = rows.flatten(2).transpose(0, 1)
+    return rows, y.detach() - (rows @ x.flatten(1)[..., None])[..., 0]
+
+
+@torch.no_grad()
+def _forwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
+    n, size = len(x), x[0].numel()
+    basis = torch.eye(size, dtype=x.dtype, device=x.device)
+    basis = torch.cat([torch.zeros_like(basis[:1]), basis]).view(1, size + 1, *x.shape[1:])
+    pieces = iter(program.run(x)[1])
+    values = {program.source: basis}
+    for step, dead in zip(program.steps, program.dead_after, strict=True):
+        h = [values[name] for name in step.inputs]
+        rows = max(len(c) for c in h)
+        if isinstance(step.unit, Affine):
+            h = [c.expand(rows, *c.shape[1:]) for c in h]
+            values[step.output] = program.columns(step, h)
+        else:
+            h = [c.expand(n, *c.shape[1:]) for c in h]
+            values[step.output] = program.columns(step, h, next(pieces))
+        for name in dead:
+            del values[name]
+    result = values[program.result].flatten(2)
+    result = result.expand(n, *result.shape[1:])
+    return result[:, 1:].mT.contiguous(), result[:, 0].clone()

@@ -1,0 +1,291 @@
+r"""A piecewise-linear network, taken apart into steps.
+
+A network whose steps are affine maps, kinks and maxima (`vademecum.approximation.piecewise_steps`)
+is affine on every set of inputs that share the pieces of all its units. The pieces at $x$ make up
+its **activation pattern** $\kappa(x)$, and with the pattern held fixed all steps are affine:
+
+$$h \mapsto \operatorname{diag}(a_\kappa)\, h + c_\kappa, \qquad h \mapsto L h + c .$$
+
+So a set of inputs $\{x_0 + \sum_i s_i d_i\}$ is carried through the network as **columns**: the
+image of $x_0$ in column 0, and those of the directions $d_i$, to which nothing is ever added, in
+columns $1, \dots, m$.
+
+The forward code of a module is read by symbolic tracing, so branches, sums and functional calls are
+followed; what is not piecewise linear is refused by name. The program works on a copy of the model
+in evaluation, and is compared with it on two inputs before it is handed out.
+"""
+
+import copy
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.node import map_aggregate, map_arg
+
+from vademecum.approximation.piecewise_functions import Call, call_units
+from vademecum.approximation.piecewise_steps import Affine, Kinks, Largest, Unit, module_units
+
+__all__ = ["Program", "Step", "on_piece", "take_apart"]
+
+
+class Step(NamedTuple):
+    """One step: the submodule or function it comes from, and the values that it reads and makes."""
+
+    name: str
+    unit: Unit
+    inputs: tuple[str, ...]
+    output: str
+
+
+class Program:
+    """The steps of a network in the order of their evaluation."""
+
+    def __init__(self, steps: list[Step], source: str, result: str, shapes: dict[str, tuple]):
+        self.steps, self.source, self.result, self.shapes = steps, source, result, shapes
+        last = {name: i for i, step in enumerate(steps) for name in step.inputs}
+        last[result] = len(steps)
+        self.dead_after = [[n for n, at in last.items() if at == i] for i in range(len(steps))]
+
+    @property
+    def width(self) -> int:
+        """The most numbers that one step reads or makes for an example."""
+        return max(torch.Size(shape).numel() for shape in self.shapes.values())
+
+    @property
+    def total(self) -> int:
+        """The numbers that all steps make for an example."""
+        return sum(torch.Size(shape).numel() for shape in self.shapes.values())
+
+    def run(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The output for a batch, and the pieces of all units, which carry no gradient."""
+        values, found = {self.source: x}, []
+        for step, dead in zip(self.steps, self.dead_after, strict=True):
+            inputs = [values[name] for name in step.inputs]
+            if isinstance(step.unit, Affine):
+                values[step.output] = step.unit(*inputs)
+            else:
+                (h,) = inputs
+                found.append(step.unit.piece(h.detach()))
+                values[step.output] = on_piece(step.unit, h, found[-1])
+            for name in dead:
+                del values[name]
+        return values[self.result], found
+
+    def columns(self, step: Step, inputs: list[Tensor], piece: Tensor | None = None) -> Tensor:
+        """Carry columns, `(batch, 1 + m, *shape)`, through a step with the given piece."""
+        if isinstance(step.unit, Affine):
+            n, m = inputs[0].shape[:2]
+            out = step.unit.linear(*(h.flatten(0, 1) for h in inputs)).unflatten(0, (n, m))
+            if step.unit.offset is not None:
+                out[:, :1] += step.unit.offset
+            return out
+        assert piece is not None
+        return on_piece(step.unit, inputs[0], piece[:, None], columns=True)
+
+
+def on_piece(unit: Kinks | Largest, h: Tensor, piece: Tensor, *, columns: bool = False) -> Tensor:
+    """A unit on its piece; with columns, the intercept is for column 0 alone."""
+    if isinstance(unit, Largest):
+        return h.gather(-1, piece.expand(h.shape[:-1]).long()[..., None])[..., 0]
+    out, intercept = h * unit.slope(piece), unit.intercept(piece)
+    if intercept is None:
+        return out
+    if not columns:
+        return out + intercept
+    out[:, :1] += intercept
+    return out
+
+
+def take_apart(model: nn.Module, shape: tuple[int, ...], like: Tensor) -> Program:
+    """The steps of a model for inputs of a shape, in the dtype and on the device of `like`.
+
+    Raises:
+        ValueError: If the model has a step that is not piecewise linear, which it names; if its
+            code cannot be traced; if it does not take such inputs, or mixes the examples of a
+            batch.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
+    twin = copy.deepcopy(model).to(like.device, like.dtype).eval().requires_grad_(False)
+    count = torch.Size(shape).numel()
+    ramp = torch.arange(2 * count, dtype=torch.float64).mul(0.7).sin()
+    probe = ramp.to(like.device, like.dtype).view(2, *shape)
+    with torch.no_grad():
+        try:
+            expected = twin(probe)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            message = str(error).splitlines()[0]
+            raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
+        program = _Reader(twin, probe).program()
+        _compare(program, probe, expected)
+    return program
+
+
+def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
+    found = torch.cat([program.run(probe[i : i + 1])[0] for i in range(2)])
+    same = found.shape == expected.shape
+    close = torch.finfo(probe.dtype).eps ** 0.5 * (1 + expected.abs().max())
+    if not (same and bool((found - expected).abs().max() <= close)):
+        raise ValueError(
+            "model must be a function of one example at a time, got outputs for two examples that"
+            " are not those for each: are examples mixed, outputs random, or not finite?"
+        )
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        known = module_units(m) is not None
+        return known or super().is_leaf_module(m, module_qualified_name)
+
+
+class _Reader:
+    """Walks the traced graph, with values for two examples, and turns its nodes into steps."""
+
+    def __init__(self, model: nn.Module, probe: Tensor):
+        self.root = nn.Sequential(model)  # so that a model of one layer is called, not opened
+        try:
+            self.graph = _Tracer().trace(self.root)
+        except Exception as error:  # whatever the forward code raises when it meets a proxy
+            raise ValueError(f"model must be traceable by torch.fx: {error}") from error
+        self.values: dict[fx.Node, Any] = {}
+        self.dynamic: set[fx.Node] = set()
+        self.steps: list[Step] = []
+        self.shapes: dict[str, tuple] = {}
+        self.probe = probe
+
+    def program(self) -> Program:
+        source = result = ""
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                source = source or node.name
+                self._keep(node, self.probe, True)
+            elif node.op == "output":
+                result = self._result(node)
+            elif node.op == "get_attr":
+                value = operator.attrgetter(node.target)(self.root)
+                self._keep(node, value, False)
+            else:
+                self._step(node)
+        return Program(self.steps, source, result, self.shapes)
+
+    def _result(self, node: fx.Node) -> str:
+        (value,) = node.args
+        if not isinstance(value, fx.Node) or value not in self.dynamic:
+            raise ValueError(f"model must return one tensor that depends on its input, got {value}")
+        return value.name
+
+    def _keep(self, node: fx.Node, value: Any, dynamic: bool) -> None:
+        self.values[node] = value
+        if dynamic and isinstance(value, Tensor):
+            self.dynamic.add(node)
+            self.shapes[node.name] = tuple(value.shape[1:])
+
+    def _step(self, node: fx.Node) -> None:
+        args, kwargs = map_arg((node.args, node.kwargs), self.values.__getitem__)
+        tensors = self._tensors(node)
+        sizes = node.target in ("size", "dim", "numel") or node.target is getattr
+        if sizes or not tensors or all(n not in self.dynamic for n in node.all_input_nodes):
+            function = self._module(node) if node.op == "call_module" else self._function(node)
+            value = function(*args, **kwargs)
+            if tensors and isinstance(value, Tensor):  # it would be that of the two examples here
+                raise ValueError(f"model must be piecewise linear, got {self._name(node)}")
+            return self._keep(node, value, False)
+        h = [self.values[n] for n in tensors]
+        if node.op == "call_module":
+            units = self._units(node, lambda: module_units(self._module(node), h[0]))
+        else:
+            places = [i for i, a in enumerate(node.args) if isinstance(a, fx.Node)]
+            places = [i for i in places if node.args[i] in self.dynamic]
+            call = Call(args, kwargs, places, partial(self._bind, node, tensors))
+            units = self._units(node, lambda: call_units(_called(node), call, h))
+        names = tuple(n.name for n in tensors)
+        for i, unit in enumerate(units):
+            value = self._value(node, unit, h)
+            output = node.name if i == len(units) - 1 else f"{node.name}.{i}"
+            self.steps.append(Step(self._name(node), unit, names, output))
+            self.shapes[output] = tuple(value.shape[1:])
+            h, names = [value], (output,)
+        return self._keep(node, h[0], True)
+
+    def _value(self, node: fx.Node, unit: Unit, h: list[Tensor]) -> Tensor:
+        """What a step makes of its inputs; its linear part must be one (halves are exact)."""
+        if not isinstance(unit, Affine):
+            return on_piece(unit, h[0], unit.piece(h[0]))
+        value = unit.linear(*h)
+        gap = (unit.linear(*(-t / 2 for t in h)) + value / 2).abs().max()
+        if not gap <= torch.finfo(value.dtype).eps ** 0.75 * value.abs().max():
+            raise ValueError(f"model must be piecewise linear, got {self._name(node)}")
+        return value if unit.offset is None else value + unit.offset
+
+    def _units(self, node: fx.Node, build: Callable[[], list[Unit] | None]) -> list[Unit]:
+        try:
+            units = build()
+        except ValueError as error:
+            raise ValueError(f"{self._name(node)} {error}") from error
+        if units is None:
+            raise ValueError(f"model must be piecewise linear, got {self._name(node)}")
+        return units
+
+    def _tensors(self, node: fx.Node) -> list[fx.Node]:
+        """The tensors that a node depends on: its own, then those whose sizes it asks for."""
+        own = [n for n in node.all_input_nodes if n in self.dynamic]
+        sizes = [n for n in node.all_input_nodes if n not in self.dynamic]
+        return list(dict.fromkeys([*own, *(m for n in sizes for m in self._tensors(n))]))
+
+    def _bind(
+        self, node: fx.Node, tensors: list[fx.Node], change: Callable[[Any], Any] = lambda c: c
+    ) -> Callable[..., Tensor]:
+        function = self._function(node)
+
+        def bound(*values: Tensor) -> Tensor:
+            given = dict(zip(tensors, values, strict=True))
+
+            def resolve(a: Any, change: Callable[[Any], Any]) -> Any:
+                if not isinstance(a, fx.Node):
+                    return change(a)
+                if a in given:
+                    return given[a]
+                if not self._tensors(a):
+                    return change(self.values[a])
+                args, kwargs = map_aggregate(  # a size, which goes with the batch
+                    (a.args, a.kwargs), lambda b: resolve(b, lambda c: c)
+                )
+                return self._function(a)(*args, **kwargs)
+
+            args = map_aggregate(node.args, lambda a: resolve(a, change))
+            kwargs = map_aggregate(node.kwargs, lambda a: resolve(a, change))
+            return function(*args, **kwargs)
+
+        return bound
+
+    def _module(self, node: fx.Node) -> nn.Module:
+        return self.root.get_submodule(str(node.target))
+
+    def _function(self, node: fx.Node) -> Callable[..., Any]:
+        name = _called(node)
+        if node.op == "call_method":
+            return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
+        return _FRESH.get(name, node.target)
+
+    def _name(self, node: fx.Node) -> str:
+        if node.op == "call_module":
+            kind = type(self._module(node)).__name__
+            path = str(node.target).removeprefix("0").removeprefix(".")
+            return f"submodule {path!r} ({kind})" if path else f"the model itself ({kind})"
+        path = next(reversed(node.meta.get("nn_module_stack", {})), "0")
+        path = path.removeprefix("0").removeprefix(".")
+        return f"{_called(node)} in submodule {path!r}" if path else f"{_called(node)} in the model"
+
+
+_FRESH: dict[str, Any] = {
+    "iadd": operator.add, "isub": operator.sub, "imul": operator.mul, "itruediv": operator.truediv,
+}  # fmt: skip
+
+
+def _called(node: fx.Node) -> str:
+    """What a function or method is called, without the mark of working in place."""
+    name = node.target if isinstance(node.target, str) else node.target.__name__
+    return name.rstrip("_")
