@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="rows whose name contains this; keeps no file")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds a row")
     arguments = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # for all alike
     for room in arguments.rooms:
         if room not in ROOMS:
             parser.error(f"no room {room!r}; there are: {', '.join(ROOMS)}")

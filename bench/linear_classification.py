@@ -23,11 +23,9 @@ def rows(device: torch.device) -> Iterator[Row]:
     shirts = (y == 6).long()  # the hardest class against the rest
     yield _row(LogisticRegression, "shirts against the rest", x, shirts, tol=1e-4)
     yield _row(SoftmaxRegression, "10 classes", x, y, tol=1e-3)
-    # for the next one scikit-learn takes most of a minute
-    yield _row(SoftmaxRegression, "10 classes", x, y, tol=1e-4, rounds=1)
 
 
-def _row(kind: Any, name: str, x: Tensor, y: Tensor, tol: float, rounds: int = 3) -> Row:
+def _row(kind: Any, name: str, x: Tensor, y: Tensor, tol: float) -> Row:
     decay = 1 / len(x)  # scikit-learn's C = 1
 
     def agree(ours, peer):
@@ -47,7 +45,7 @@ def _row(kind: Any, name: str, x: Tensor, y: Tensor, tol: float, rounds: int = 3
             peers[f"scikit-learn, {solver}"] = partial(_scikit_learn, x, y, solver, tol)
         limit = "188 MB of data: 7 ms a gradient at 27 GB/s"
     title = f"{kind.__name__}, {name}, Fashion-MNIST, gradient {tol:g}"
-    return Row(title, fit, peers, agree, limit, rounds=rounds)
+    return Row(title, fit, peers, agree, limit, rounds=3)
 
 
 def _scikit_learn(x: Tensor, y: Tensor, solver: str, tol: float) -> tuple[Any, Any]:

@@ -66,6 +66,6 @@ def test_symmetric_up_to_rounding():
 def test_every_kind_of_infinity_is_found(dtype, bad):
     x = torch.zeros(3, 4).to(dtype)
     assert floats("x", x) is x
-    x[2, 1] = complex(0, bad) if dtype.is_complex else bad
+    x[2, 1] = torch.tensor(complex(0, bad) if dtype.is_complex else bad)
     with pytest.raises(ValueError, match=r"x must be finite, got .* at \(2, 1\)"):
         floats("x", x.conj() if dtype.is_complex else x)

@@ -1,4 +1,4 @@
-"""What networks can represent: linear regions, piecewise-linear constructions, approximation rates."""
+"""What networks can represent: linear regions, exact constructions, approximation rates."""
 
 from vademecum.approximation.activation_pattern import activation_pattern
 from vademecum.approximation.barron import BarronFit, barron_fit

@@ -1,0 +1,18 @@
+"""What the course claims of derivatives and their computation."""
+
+from vademecum.gradients.claims import (
+    backpropagation,
+    contractions,
+    convolutions,
+    engine,
+    jacobians,
+    layouts,
+    matrix_rules,
+    subgradients,
+    vector_rules,
+)
+
+__all__ = [
+    "layouts", "jacobians", "vector_rules", "matrix_rules", "contractions", "subgradients",
+    "backpropagation", "engine", "convolutions",
+]  # fmt: skip

@@ -1,0 +1,198 @@
+r"""Jacobians of networks, by what they do to vectors, and as matrices in portions.
+
+For $F: \mathbb{R}^d \to \mathbb{R}^m$ the Jacobian in numerator layout is $J = (\partial F_i /
+\partial x_j)_{ij} \in \mathbb{R}^{m \times d}$: row $i$ belongs to output $i$, column $j$ to input
+$j$. Here $F$ is a network as a function of its parameters $\theta$, or of its inputs $x$; outputs
+(and inputs) of all examples, flattened, are one vector. Products
+
+$$J^T u = \nabla_\theta \langle u, f \rangle, \qquad
+J v = \nabla_u \langle v, J^T u \rangle,$$
+
+come from one graph that is kept: a backward pass for $J^T u$, a backward pass through that backward
+pass for $J v$ (it is linear in $u$, so its value does not matter). No pass forwards is repeated.
+
+Where examples do not influence each other, the Jacobian consists of one *block* for each, $k \times
+P$ for $k$ outputs: $k$ backward passes bring all examples' rows, in $\theta$ by the rules of
+`vademecum.gradients.layer_rules`. All of this is exact up to rounding; that `memory` suffices is an
+estimate, from the bytes that autograd keeps for one example. The claims are `jacobian`,
+`jacobian_tensor` and `deep_jacobian`.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vademecum.arguments import choice, floats, number
+from vademecum.foundations.operators import LinearOperator
+from vademecum.gradients.constant_inputs import constant_inputs
+from vademecum.gradients.functional import functional
+from vademecum.gradients.inputs import refuse_nan
+from vademecum.gradients.jacobian_blocks import Blocks
+from vademecum.gradients.recorded_pass import Entangled, differentiable
+
+__all__ = ["Jacobian", "jacobian", "pull"]
+
+
+class Jacobian(LinearOperator):
+    """The Jacobian of a network as an operator: see `jacobian`.
+
+    Attributes:
+        output: What the network gives, whose entries in their order are the rows.
+
+    Example:
+        >>> J = Jacobian(nn.ReLU(), torch.tensor([[1.0, 2.0], [3.0, -4.0]]), wrt="x")
+        >>> J @ torch.ones(4)
+        tensor([1., 1., 1., 0.])
+        >>> J.blocks()
+        tensor([[[1., 0.], [0., 1.]],
+                [[1., 0.], [0., 0.]]])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        x: Any,
+        *,
+        wrt: Literal["theta", "x"] = "theta",
+        memory: float | None = None,
+        frozen: bool = True,
+    ):
+        choice("wrt", wrt, ("theta", "x"))
+        self._memory = None if memory is None else number("memory", memory, above=0)
+        self._f, self._x = functional(model, frozen=frozen), x
+        self._wrt: Literal["theta", "x"] = wrt
+        if wrt == "theta" and not self._f.size:
+            raise ValueError("model must have parameters to differentiate, got none")
+        at = self._f.theta if wrt == "theta" else floats("x", x)
+        refuse_nan(x)
+        with torch.no_grad():
+            self.output = differentiable(self._f(self._f.theta, x), graph=False)
+        shape = (self.output.numel(), at.numel())
+        super().__init__(shape, self._push, self._pull, dtype=at.dtype, device=at.device)
+
+    @cached_property
+    def _graph(self) -> tuple[Tensor, Tensor]:
+        """The variable, and the output as a function of it."""
+        at = self._f.theta if self._wrt == "theta" else self._x
+        with torch.enable_grad(), constant_inputs():
+            v = at.detach().clone().requires_grad_()
+            output = self._f(v, self._x) if self._wrt == "theta" else self._f(self._f.theta, v)
+        return v, differentiable(output)
+
+    @cached_property
+    def _transposed_graph(self) -> tuple[Tensor, Tensor]:
+        """A cotangent, and the product of the transpose with it as a function of it."""
+        v, output = self._graph
+        with torch.enable_grad():
+            u = torch.zeros_like(output, requires_grad=True)
+            return u, torch.autograd.grad(output, v, u, create_graph=True)[0]
+
+    def _push(self, x: Tensor) -> Tensor:
+        return pull(*self._transposed_graph, x).to(self.dtype)
+
+    def _pull(self, y: Tensor) -> Tensor:
+        return pull(*self._graph, y).to(self.dtype)
+
+    @cached_property
+    def _blocks(self) -> Blocks:
+        return Blocks(self._f, self._x, self._wrt, self._memory)
+
+    def dense(self) -> Float[Tensor, " m d"]:
+        """The matrix, with all zeros that it has."""
+        try:
+            n, k, d = self._blocks.shape
+        except (Entangled, RuntimeError):  # no examples, or such as influence each other
+            return self._row_by_row()
+        if self._wrt == "theta":
+            return self.blocks().view(self.shape)
+        matrix = torch.zeros(n, k, n, d, dtype=self.dtype, device=self.device)
+        for here, blocks in self.chunks():
+            for i, block in enumerate(blocks, here.start):
+                matrix[i, :, i] = block
+        return matrix.view(self.shape)
+
+    def blocks(self) -> Float[Tensor, " n k d"]:
+        """The Jacobian of each example's outputs, in the parameters or in that example's inputs.
+
+        Raises:
+            ValueError: If examples influence each other, or one is too large for `memory`.
+        """
+        return self._blocks.all()
+
+    def chunks(self) -> Iterator[tuple[slice, Float[Tensor, " portion k d"]]]:
+        """The blocks of a few examples at a time, as many as `memory` allows for, and whose.
+
+        So nobody has to hold them all: a Gram matrix, say, is a sum over them.
+
+        Example:
+            >>> J = jacobian(nn.Linear(3, 1, bias=False), torch.eye(3))
+            >>> sum(block.sum(0) for _, block in J.chunks())
+            tensor([[1., 1., 1.]])
+        """
+        return ((here, self._blocks.some(here)) for here in self._blocks.portions())
+
+    def _row_by_row(self) -> Tensor:
+        if self._memory is not None:
+            raise ValueError("memory can be kept to only where examples are independent of others")
+        matrix = torch.empty(*self.shape, dtype=self.dtype, device=self.device)
+        v, output = self._graph
+        for row, entry in zip(matrix, output.flatten(), strict=True):
+            row.copy_(torch.autograd.grad(entry, v, retain_graph=True)[0].flatten())
+        return matrix
+
+
+def jacobian(
+    model: nn.Module,
+    x: Any,
+    *,
+    wrt: Literal["theta", "x"] = "theta",
+    memory: float | None = None,
+    frozen: bool = True,
+) -> Jacobian:
+    r"""The Jacobian of a network in its parameters or inputs, in numerator layout, as an operator.
+
+    The model is taken in evaluation mode, with the parameters that it has now, and never changed.
+
+    Args:
+        model: Any module that gives one tensor of floating-point numbers.
+        x: Its inputs; a tensor, tuple or dict.
+        wrt: In what to differentiate: all parameters as one vector, in the order of
+            `functional(model).theta`, or the inputs, which must then be a tensor.
+        memory: The bytes that `dense`, `blocks` and `chunks` may take on top of what they return,
+            as far as an estimate goes. By default portions are such that larger ones do not pay.
+        frozen: Whether parameters that require no gradient count, too.
+
+    Returns:
+        The operator $J \in \mathbb{R}^{m \times d}$, $m$ outputs by $d$ variables: `J @ v` and
+        `J.T @ u` keep one graph for any number of products. `J.dense()` is the matrix, `J.blocks()`
+        are the Jacobians $(n, k, d)$ of the examples by themselves, and `J.chunks()` runs through
+        these.
+
+    Raises:
+        ValueError: If there are no parameters to differentiate in, or the inputs are not floating
+            point, or the outputs are not differentiable.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 2.0]])
+        >>> jacobian(nn.Linear(2, 2), x).dense()
+        tensor([[1., 2., 0., 0., 1., 0.],
+                [0., 0., 1., 2., 0., 1.]])
+        >>> jacobian(nn.Tanh(), 0 * x, wrt="x") @ torch.tensor([3.0, 4.0])
+        tensor([3., 4.])
+    """
+    return Jacobian(model, x, wrt=wrt, memory=memory, frozen=frozen)
+
+
+def pull(v: Tensor, output: Tensor, u: Float[Tensor, " m columns"]) -> Float[Tensor, " d columns"]:
+    """The products of the transposed Jacobian of `output` in `v` with columns; keeps the graph."""
+    if not output.requires_grad:  # it does not depend on `v`
+        return v.new_zeros(v.numel(), u.shape[1])
+    found = [
+        torch.autograd.grad(output, v, column.view_as(output), retain_graph=True)[0].flatten()
+        for column in u.to(output.dtype).T.contiguous()
+    ]
+    return torch.stack(found, 1)
