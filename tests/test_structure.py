@@ -22,7 +22,10 @@ COURSE = (
     *("convolution", "recurrence", "attention", "language", "geometry", "regularization"),
     *("generalization", "kernels", "bayes", "generative", "robustness", "tooling"),
 )
-TOP = ("claims", "figures", "testing", "data", "arguments", "estimators", "randomness", "")
+TOP = (
+    *("claims", "figures", "testing", "data", "arguments", "estimators", "randomness"),
+    *("large_arrays", ""),
+)
 APPLICATIONS = ("cli", "doctor", "train", "examine", "atlas", "__main__")
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = [".".join(f.relative_to(ROOT).with_suffix("").parts) for f in FILES]

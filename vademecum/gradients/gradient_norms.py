@@ -85,12 +85,12 @@ def _by_layers(f: Functional, done: Pass, b: list[Tensor | None]) -> Tensor:
     total = torch.zeros(len(done.output), dtype=f.dtype, device=f.device)
     for call, each in used:
         once = {own: f.parameters[name] for own, name in call.names.items() if uses[name] == 1}
-        total += squared_norm(call.module, call.a.detach(), each[None], once)
+        total += squared_norm(call.module, call.a.detach(), each, once)
     like = {"dtype": f.dtype, "device": f.device}
     repeated = {
         name: torch.empty(len(total), 1, *f.shapes[name], **like)
         for name, count in uses.items()
         if count > 1
     }
-    fill(done, [b], repeated)
+    fill(done, b, repeated)
     return sum((g.flatten(1).square().sum(1) for g in repeated.values()), total)

@@ -33,6 +33,7 @@ from vademecum.gradients.functional import functional
 from vademecum.gradients.inputs import refuse_nan
 from vademecum.gradients.jacobian_blocks import Blocks
 from vademecum.gradients.recorded_pass import Entangled, differentiable
+from vademecum.large_arrays import empty
 
 __all__ = ["Jacobian", "jacobian", "pull"]
 
@@ -138,7 +139,7 @@ class Jacobian(LinearOperator):
     def _row_by_row(self) -> Tensor:
         if self._memory is not None:
             raise ValueError("memory can be kept to only where examples are independent of others")
-        matrix = torch.empty(*self.shape, dtype=self.dtype, device=self.device)
+        matrix = empty(*self.shape, dtype=self.dtype, device=self.device)
         v, output = self._graph
         for row, entry in zip(matrix, output.flatten(), strict=True):
             row.copy_(torch.autograd.grad(entry, v, retain_graph=True)[0].flatten())

@@ -22,7 +22,8 @@ from torch import Tensor
 from vademecum.gradients.functional import Functional
 from vademecum.gradients.inputs import count_examples, rows
 from vademecum.gradients.per_example import fill, mapped, places
-from vademecum.gradients.recorded_pass import record, study
+from vademecum.gradients.recorded_pass import cotangents, record, study
+from vademecum.large_arrays import empty
 
 __all__ = ["Blocks"]
 
@@ -55,7 +56,7 @@ class Blocks:
 
     def all(self) -> Float[Tensor, " n k d"]:
         """All blocks."""
-        result = torch.empty(*self.shape, dtype=self.dtype, device=self.device)
+        result = empty(*self.shape, dtype=self.dtype, device=self.device)
         for here in self.portions():
             self.fill(here, result[here])
         return result
@@ -63,7 +64,7 @@ class Blocks:
     def some(self, here: slice) -> Float[Tensor, " portion k d"]:
         """The blocks of some examples."""
         size = here.stop - here.start, *self.shape[1:]
-        result = torch.empty(*size, dtype=self.dtype, device=self.device)
+        result = empty(*size, dtype=self.dtype, device=self.device)
         self.fill(here, result)
         return result
 
@@ -82,16 +83,14 @@ class Blocks:
         k = self.shape[1]
         each = torch.eye(k, dtype=done.output.dtype, device=self.device)[:, None]
         each = each.expand(k, len(into), k).reshape(k, *done.output.shape)
-        found = [done.backward(u, keep=i < k - 1) for i, u in enumerate(each)]
-        fill(done, found, places(self.f, into))
+        fill(done, done.backward(each), places(self.f, into))
 
     def _fill_inputs(self, x: Tensor, into: Tensor) -> None:
         with torch.enable_grad():
             x = x.detach().clone().requires_grad_()
             output = self.f(self.f.theta, x).reshape(len(x), -1).sum(0)
-        for i, total in enumerate(output):
-            (found,) = torch.autograd.grad(total, x, retain_graph=True)
-            into[:, i] = found.reshape(len(x), -1)
+        (found,) = cotangents(output, [x], torch.eye(len(output)).to(output))
+        into.copy_(torch.tensor(0) if found is None else found.movedim(0, 1).reshape(into.shape))
 
 
 def _flat(output: Tensor, _: Tensor) -> Tensor:

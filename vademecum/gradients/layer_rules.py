@@ -38,7 +38,7 @@ from torch.nn import functional as F
 __all__ = ["RULES", "known", "squared_norm"]
 
 Out = dict[str, Tensor]
-_CACHE = 2**23  # bytes of patches at a time: they are read as soon as they are written
+_CACHE = {"cpu": 2**23}  # bytes of patches at a time, which are read as soon as written
 
 
 def known(module: nn.Module) -> bool:
@@ -70,7 +70,7 @@ def _convolution(module: Any, a: Tensor, b: Tensor, out: Out) -> None:
     b = b.unflatten(2, (groups, -1)).transpose(1, 2).flatten(2, 3)
     a = _padded(module, a)
     seen = _patches(module, a)
-    step = min(n, max(1, _CACHE // (a.element_size() * seen[0].numel())))
+    step = min(n, max(1, _CACHE.get(a.device.type, 2**30) // (a.element_size() * seen[0].numel())))
     memory = torch.empty_like(seen[:step], memory_format=torch.contiguous_format)
     for start in range(0, n, step):
         here = slice(start, start + step)

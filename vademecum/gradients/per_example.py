@@ -21,7 +21,8 @@ from torch.utils.data import default_collate
 from vademecum.gradients.functional import Functional, functional
 from vademecum.gradients.inputs import count_examples, named_tensors, rows
 from vademecum.gradients.layer_rules import RULES
-from vademecum.gradients.recorded_pass import Pass, record, study
+from vademecum.gradients.recorded_pass import Call, Pass, record, study
+from vademecum.large_arrays import empty
 
 __all__ = ["fill", "mapped", "passes", "per_example_gradients", "places", "summed"]
 
@@ -69,10 +70,10 @@ def per_example_gradients(
     """
     f = functional(model, frozen=frozen)
     n = count_examples(x, y)
-    gradients = torch.empty(n, f.size, dtype=f.dtype, device=f.device)
+    gradients = empty(n, f.size, dtype=f.dtype, device=f.device)
     for here, done, b in passes(f, loss, x, y):
         if done is not None:
-            fill(done, [b], places(f, gradients[here, None]))
+            fill(done, b, places(f, gradients[here, None]))
             continue
         found = mapped(f, summed(loss), rows(x, itemgetter(here)), y[here])
         for name, view in places(f, gradients[here]).items():
@@ -98,7 +99,7 @@ def passes(
         with torch.enable_grad():
             output = done.output.detach().requires_grad_()
             (u,) = torch.autograd.grad(_losses(loss, output, y[here]).sum(), output)
-        yield here, done, done.backward(u)
+        yield here, done, done.backward(u[None])
 
 
 def _losses(loss: Loss, output: Tensor, y: Tensor) -> Float[Tensor, " n"]:
@@ -128,26 +129,32 @@ def _one_number(loss: Tensor) -> Tensor:
     return loss
 
 
-def fill(done: Pass, found: list[list[Tensor | None]], into: dict[str, Tensor]) -> None:
-    """Write the gradients of `g` backward passes, as `(n, g, *shape)`, by the layers' rules."""
+def fill(done: Pass, found: list[Tensor | None], into: dict[str, Tensor]) -> None:
+    """Write the gradients of `g` backward passes, as `(n, g, *shape)`, by the layers' rules.
+
+    The largest first: its rule runs in parallel, and is the first to touch most of the memory.
+    """
     written: set[str] = set()
-    for call, *b in zip(done.calls, *found, strict=True):
+    layers = sorted(zip(done.calls, found, strict=True), key=_size, reverse=True)
+    for call, b in layers:
         names = {own: name for own, name in call.names.items() if name in into}
-        passed = [each for each in b if each is not None]
-        if not names or not passed:
+        if not names or b is None:
             continue
         out = {  # elsewhere first, for weights that are tied or called twice
             own: torch.empty_like(into[name]) if name in written else into[name]
             for own, name in names.items()
         }
-        stacked = torch.stack(passed) if len(passed) > 1 else passed[0][None]
-        RULES[type(call.module)](call.module, call.a.detach(), stacked, out)
+        RULES[type(call.module)](call.module, call.a.detach(), b, out)
         for own, name in names.items():
             if name in written:
                 into[name].add_(out[own])
         written |= set(names.values())
     for name in into.keys() - written:
         into[name].zero_()
+
+
+def _size(layer: tuple[Call, Any]) -> int:
+    return max(p.numel() for p in layer[0].module.parameters(recurse=False))
 
 
 def places(f: Functional, flat: Float[Tensor, " *batch P"]) -> dict[str, Tensor]:

@@ -14,11 +14,13 @@ Whether the layers' rules tell the whole story is found out on the first few exa
 """
 
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
@@ -26,7 +28,7 @@ from vademecum.gradients.functional import Functional
 from vademecum.gradients.inputs import count_examples, rows
 from vademecum.gradients.layer_rules import known
 
-__all__ = ["Call", "Pass", "Plan", "Entangled", "differentiable", "record", "study"]
+__all__ = ["Call", "Pass", "Plan", "Entangled", "cotangents", "differentiable", "record", "study"]
 
 _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
 
@@ -53,12 +55,42 @@ class Pass(NamedTuple):
     output: Tensor
     calls: list[Call]
 
-    def backward(self, u: Tensor, *, keep: bool = False) -> list[Tensor | None]:
-        """What comes back to each call from the cotangent `u`; None where nothing does."""
-        edges = [call.z for call in self.calls]
-        return list(
-            torch.autograd.grad(self.output, edges, u, retain_graph=keep, allow_unused=True)
-        )
+    def backward(self, u: Float[Tensor, " g n *shape"]) -> list[Tensor | None]:
+        """What comes back to each call from `g` cotangents, (g, n, ...); None where nothing does.
+
+        The graph is gone afterwards.
+        """
+        return cotangents(self.output, [call.z for call in self.calls], u)
+
+
+def cotangents(
+    output: Tensor,
+    variables: Sequence[Tensor] | Sequence[GradientEdge],
+    u: Float[Tensor, " g *shape"],
+) -> list[Tensor | None]:
+    """What comes back from `g` cotangents of an output to variables in its graph, stacked.
+
+    On a CPU one pass follows the other, for the caches. Elsewhere they go together if they can,
+    which saves the time between small operations.
+    """
+    if len(u) > 1 and u.device.type != "cpu":
+        with suppress(RuntimeError):  # an operation whose backward pass cannot be mapped
+            return list(
+                torch.autograd.grad(
+                    output, variables, u, retain_graph=True, allow_unused=True,
+                    is_grads_batched=True,
+                )
+            )  # fmt: skip
+    found = [
+        torch.autograd.grad(output, variables, v, retain_graph=i < len(u) - 1, allow_unused=True)
+        for i, v in enumerate(u)
+    ]
+    return [_stacked(list(each)) for each in zip(*found, strict=True)]
+
+
+def _stacked(each: list[Tensor | None]) -> Tensor | None:
+    some = [b for b in each if b is not None]
+    return None if len(some) < len(each) else some[0][None] if len(some) == 1 else torch.stack(some)
 
 
 class Plan(NamedTuple):
