@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise import Program, take_apart
+from vademecum.approximation.piecewise import take_apart
+from vademecum.approximation.program import Program
 from vademecum.arguments import floats, whole
 
 __all__ = ["activation_pattern", "chunks", "examples"]

@@ -1,7 +1,7 @@
 r"""Any piecewise-linear network as the difference of two convex ones.
 
 Every value $z$ in the network is carried as a pair of convex functions of the input, $z = u - v$;
-the input itself is $(x, 0)$. Through the network's steps (`vademecum.approximation.piecewise`) the
+the input itself is $(x, 0)$. Through the network's steps (`vademecum.approximation.program`) the
 pairs go as follows, with no sign ever in front of a convex function:
 
 * affine, $z \mapsto L z + c$: with $L = L^+ - L^-$, $L^\pm \ge 0$,
@@ -25,8 +25,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise import Program, take_apart
+from vademecum.approximation.piecewise import take_apart
 from vademecum.approximation.piecewise_steps import Affine, Kinks
+from vademecum.approximation.program import Program
 from vademecum.arguments import floats
 
 __all__ = ["ConvexPart", "DCSplit", "dc_split"]

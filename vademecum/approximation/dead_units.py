@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from vademecum.approximation.activation_pattern import chunks, examples
-from vademecum.approximation.piecewise import on_piece, take_apart
+from vademecum.approximation.piecewise import take_apart
 from vademecum.approximation.piecewise_steps import Affine, Kinks
+from vademecum.approximation.program import on_piece
 from vademecum.foundations.regions import Box
 
 __all__ = ["DeadUnits", "dead_units"]

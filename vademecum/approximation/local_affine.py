@@ -11,6 +11,7 @@ threshold is on its lower piece, and of equal candidates of a maximum the first 
 agrees for ReLU, and not for the absolute value, whose derivative at 0 it sets to 0.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,8 +19,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vademecum.approximation.activation_pattern import chunks, examples
-from vademecum.approximation.piecewise import Program
-from vademecum.approximation.piecewise_steps import Affine
+from vademecum.approximation.piecewise_steps import Affine, Kinks, Unit
+from vademecum.approximation.program import Program, on_piece
 
 __all__ = ["AffineMap", "local_affine_map"]
 
@@ -69,18 +70,52 @@ def local_affine_map(
     return AffineMap(*(p[0] if len(p) == 1 else torch.cat(p) for p in zip(*parts, strict=True)))
 
 
+@torch.no_grad()
 def _backwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
-    """All outputs at once; the pieces carry no gradient, so what is differentiated is affine."""
+    """All outputs at once: a row for each, pulled back through the steps, pieces held fixed."""
+    values, pulls = {program.source: x}, []
+    for step, dead in zip(program.steps, program.dead_after, strict=True):
+        values[step.output], pull = _forth_and_back(step.unit, *(values[n] for n in step.inputs))
+        pulls.append(pull)
+        for name in dead:
+            del values[name]
+    y = values[program.result].flatten(1)
+    each = torch.eye(y.shape[1], dtype=x.dtype, device=x.device)
+    rows = {program.result: each.view(1, -1, *program.shapes[program.result])}
+    for step, pull in zip(reversed(program.steps), reversed(pulls), strict=True):
+        if step.output in rows:
+            for name, row in zip(step.inputs, pull(rows.pop(step.output)), strict=True):
+                rows[name] = rows[name] + row if name in rows else row
+    A = rows[program.source].flatten(2).expand(len(x), -1, -1)
+    return A, y - (x.flatten(1)[:, None] @ A.mT)[:, 0]
+
+
+def _forth_and_back(unit: Unit, *h: Tensor) -> tuple[Tensor, Callable[[Tensor], Sequence[Tensor]]]:
+    """What a unit makes of activations, and the transpose of its linear part at their piece.
+
+    That takes rows `(n, k, *shape)`; $n$ is 1 as long as no example differs from another.
+    """
+    if isinstance(unit, Kinks):
+        piece = unit.piece(h[0])
+        slope, intercept = unit.slope(piece), unit.intercept(piece)
+        out = h[0] * slope
+        return out if intercept is None else out + intercept, lambda rows: [rows * slope[:, None]]
+    if isinstance(unit, Affine) and unit.transpose is not None:
+        transpose = unit.transpose
+        return unit(*h), lambda rows: [transpose(rows)]
     with torch.enable_grad():
-        z = x.detach().requires_grad_()
-        y = program.run(z)[0].flatten(1)
-        if not y.requires_grad:  # it reads nothing of its input
-            return y.new_zeros((*y.shape, x[0].numel())), y
-        each = torch.eye(y.shape[1], dtype=x.dtype, device=x.device)[:, None]
-        each = each.expand(-1, len(x), -1)
-        (rows,) = torch.autograd.grad(y, z, each, is_grads_batched=True)
-    rows = rows.flatten(2).transpose(0, 1)
-    return rows, y.detach() - (rows @ x.flatten(1)[..., None])[..., 0]
+        leaves = [t.detach().requires_grad_() for t in h]
+        if isinstance(unit, Affine):
+            out = unit(*leaves)
+        else:
+            out = on_piece(unit, leaves[0], unit.piece(h[0]))
+
+    def by_autograd(rows: Tensor) -> Sequence[Tensor]:
+        rows = rows.expand(len(out), *rows.shape[1:]).transpose(0, 1)
+        found = torch.autograd.grad(out, leaves, rows, is_grads_batched=True)
+        return [g.transpose(0, 1) for g in found]
+
+    return out.detach(), by_autograd
 
 
 @torch.no_grad()

@@ -1,14 +1,4 @@
-r"""A piecewise-linear network, taken apart into steps.
-
-A network whose steps are affine maps, kinks and maxima (`vademecum.approximation.piecewise_steps`)
-is affine on every set of inputs that share the pieces of all its units. The pieces at $x$ make up
-its **activation pattern** $\kappa(x)$, and with the pattern held fixed all steps are affine:
-
-$$h \mapsto \operatorname{diag}(a_\kappa)\, h + c_\kappa, \qquad h \mapsto L h + c .$$
-
-So a set of inputs $\{x_0 + \sum_i s_i d_i\}$ is carried through the network as **columns**: the
-image of $x_0$ in column 0, and those of the directions $d_i$, to which nothing is ever added, in
-columns $1, \dots, m$.
+r"""Reading a piecewise-linear network: from any module to a program of steps.
 
 The forward code of a module is read by symbolic tracing, so branches, sums and functional calls are
 followed; what is not piecewise linear is refused by name. The program works on a copy of the model
@@ -19,84 +9,17 @@ import copy
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate, map_arg
 
 from vademecum.approximation.piecewise_functions import Call, call_units
-from vademecum.approximation.piecewise_steps import Affine, Kinks, Largest, Unit, module_units
+from vademecum.approximation.piecewise_steps import Affine, Unit, module_units
+from vademecum.approximation.program import Program, Step, on_piece
 
-__all__ = ["Program", "Step", "on_piece", "take_apart"]
-
-
-class Step(NamedTuple):
-    """One step: the submodule or function it comes from, and the values that it reads and makes."""
-
-    name: str
-    unit: Unit
-    inputs: tuple[str, ...]
-    output: str
-
-
-class Program:
-    """The steps of a network in the order of their evaluation."""
-
-    def __init__(self, steps: list[Step], source: str, result: str, shapes: dict[str, tuple]):
-        self.steps, self.source, self.result, self.shapes = steps, source, result, shapes
-        last = {name: i for i, step in enumerate(steps) for name in step.inputs}
-        last[result] = len(steps)
-        self.dead_after = [[n for n, at in last.items() if at == i] for i in range(len(steps))]
-
-    @property
-    def width(self) -> int:
-        """The most numbers that one step reads or makes for an example."""
-        return max(torch.Size(shape).numel() for shape in self.shapes.values())
-
-    @property
-    def total(self) -> int:
-        """The numbers that all steps make for an example."""
-        return sum(torch.Size(shape).numel() for shape in self.shapes.values())
-
-    def run(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The output for a batch, and the pieces of all units, which carry no gradient."""
-        values, found = {self.source: x}, []
-        for step, dead in zip(self.steps, self.dead_after, strict=True):
-            inputs = [values[name] for name in step.inputs]
-            if isinstance(step.unit, Affine):
-                values[step.output] = step.unit(*inputs)
-            else:
-                (h,) = inputs
-                found.append(step.unit.piece(h.detach()))
-                values[step.output] = on_piece(step.unit, h, found[-1])
-            for name in dead:
-                del values[name]
-        return values[self.result], found
-
-    def columns(self, step: Step, inputs: list[Tensor], piece: Tensor | None = None) -> Tensor:
-        """Carry columns, `(batch, 1 + m, *shape)`, through a step with the given piece."""
-        if isinstance(step.unit, Affine):
-            n, m = inputs[0].shape[:2]
-            out = step.unit.linear(*(h.flatten(0, 1) for h in inputs)).unflatten(0, (n, m))
-            if step.unit.offset is not None:
-                out[:, :1] += step.unit.offset
-            return out
-        assert piece is not None
-        return on_piece(step.unit, inputs[0], piece[:, None], columns=True)
-
-
-def on_piece(unit: Kinks | Largest, h: Tensor, piece: Tensor, *, columns: bool = False) -> Tensor:
-    """A unit on its piece; with columns, the intercept is for column 0 alone."""
-    if isinstance(unit, Largest):
-        return h.gather(-1, piece.expand(h.shape[:-1]).long()[..., None])[..., 0]
-    out, intercept = h * unit.slope(piece), unit.intercept(piece)
-    if intercept is None:
-        return out
-    if not columns:
-        return out + intercept
-    out[:, :1] += intercept
-    return out
+__all__ = ["take_apart"]
 
 
 def take_apart(model: nn.Module, shape: tuple[int, ...], like: Tensor) -> Program:
@@ -154,6 +77,7 @@ class _Reader:
         self.dynamic: set[fx.Node] = set()
         self.steps: list[Step] = []
         self.shapes: dict[str, tuple] = {}
+        self.gaps: list[tuple[str, Tensor]] = []
         self.probe = probe
 
     def program(self) -> Program:
@@ -169,6 +93,7 @@ class _Reader:
                 self._keep(node, value, False)
             else:
                 self._step(node)
+        self._insist_on_linearity()
         return Program(self.steps, source, result, self.shapes)
 
     def _result(self, node: fx.Node) -> str:
@@ -211,14 +136,22 @@ class _Reader:
         return self._keep(node, h[0], True)
 
     def _value(self, node: fx.Node, unit: Unit, h: list[Tensor]) -> Tensor:
-        """What a step makes of its inputs; its linear part must be one (halves are exact)."""
+        """What a step makes of its inputs; notes how far its linear part is from being one."""
         if not isinstance(unit, Affine):
             return on_piece(unit, h[0], unit.piece(h[0]))
         value = unit.linear(*h)
-        gap = (unit.linear(*(-t / 2 for t in h)) + value / 2).abs().max()
-        if not gap <= torch.finfo(value.dtype).eps ** 0.75 * value.abs().max():
-            raise ValueError(f"model must be piecewise linear, got {self._name(node)}")
+        if unit.transpose is None:
+            gap = (unit.linear(*(-t / 2 for t in h)) + value / 2).abs().max()  # halves are exact
+            allowed = torch.finfo(value.dtype).eps ** 0.75 * value.abs().max()
+            self.gaps.append((self._name(node), gap - allowed))
         return value if unit.offset is None else value + unit.offset
+
+    def _insist_on_linearity(self) -> None:
+        """All gaps at once, as a device that computes ahead would wait for each."""
+        gaps = torch.stack([gap for _, gap in self.gaps]).tolist() if self.gaps else []
+        for (name, _), gap in zip(self.gaps, gaps, strict=True):
+            if not gap <= 0:
+                raise ValueError(f"model must be piecewise linear, got {name}")
 
     def _units(self, node: fx.Node, build: Callable[[], list[Unit] | None]) -> list[Unit]:
         try:

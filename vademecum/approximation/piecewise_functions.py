@@ -77,8 +77,8 @@ def _affine(name: str, call: Call, x: list[Tensor]) -> list[Unit] | None:
     if name == "neg":
         return [Affine(whole, None, lambda r: r)]
     if name in ADD and not call.kwargs:
-        offset = whole(*(torch.zeros_like(t[:1]) for t in x))
-        offset = offset if bool(offset.any()) else None
+        constant = len(call.places) < 2
+        offset = whole(*(torch.zeros_like(t[:1]) for t in x)) if constant else None
         bare = call.bind(_zero)
         return [Affine(bare, offset, _total if "sub" in name else bare)]
     if name in MULTIPLY and not call.kwargs and (call.places == [0] or "mul" in name):

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -33,12 +34,14 @@ __all__ = ["Affine", "Kinks", "Largest", "Unit", "kinks", "module_units"]
 class Affine:
     r"""The step $h \mapsto L h + c$; `magnitude` applies $|L|$, entry by entry, to radii.
 
-    Both maps take batches. Without a `magnitude` it is found by applying $L$ to a basis.
+    All maps take batches. Without a `magnitude` it is found by applying $L$ to a basis, without a
+    `transpose` autograd finds $L^T$.
     """
 
     linear: Callable[..., Tensor]
     offset: Tensor | None = None
     magnitude: Callable[..., Tensor] | None = None
+    transpose: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, *h: Tensor) -> Tensor:
         """Apply the step to a batch."""
@@ -66,8 +69,8 @@ class Kinks:
     def piece(self, h: Tensor) -> Tensor:
         """The number of thresholds below each entry."""
         if len(self.thresholds) == 1:
-            return (h > self.thresholds[0]).byte()
-        return sum((h > t).byte() for t in self.thresholds)  # type: ignore[return-value]
+            return (h > self.thresholds[0]).view(torch.uint8)
+        return sum((h > t).view(torch.uint8) for t in self.thresholds)  # type: ignore[return-value]
 
     def slope(self, piece: Tensor) -> Tensor:
         """The slope on each entry's piece."""
@@ -92,9 +95,11 @@ Unit = Affine | Kinks | Largest
 
 
 def _on_piece(values: tuple[Tensor, ...], piece: Tensor) -> Tensor:
-    result = torch.where(piece > 0, values[1], values[0])
-    for i, value in enumerate(values[2:], 1):
-        result = torch.where(piece > i, value, result)
+    """The value of each entry's piece; `lerp` is exact at 0 and 1, and faster than `where`."""
+    result = values[0]
+    for i, value in enumerate(values[1:]):
+        beyond = piece if len(values) == 2 else (piece > i).view(torch.uint8)
+        result = torch.lerp(result, value, beyond.to(value.dtype))
     return result
 
 
@@ -102,7 +107,7 @@ def kinks(like: Tensor, thresholds: Any, slopes: Any, intercepts: Any = None) ->
     """Kinks from numbers or tensors, in the dtype and on the device of `like`."""
 
     def tensors(values: Any) -> tuple[Tensor, ...]:
-        return tuple(torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in values)
+        return tuple(v.to(like) if isinstance(v, Tensor) else like.new_full((), v) for v in values)
 
     return Kinks(
         tensors(thresholds), tensors(slopes), None if intercepts is None else tensors(intercepts)
@@ -126,8 +131,20 @@ def _softshrink(module: nn.Softshrink, x: Tensor) -> list[Unit]:
     return [kinks(x, [-edge, edge], [1, 0, 1], [edge, 0, -edge])]
 
 
+def _linear(module: nn.Linear, x: Tensor) -> list[Unit]:
+    weight, bias = module.weight, module.bias
+    return [
+        Affine(
+            lambda h: F.linear(h, weight),
+            None if bias is None else bias[None],
+            lambda r: F.linear(r, weight.abs()),
+            lambda g: g @ weight,
+        )
+    ]
+
+
 def _weighted(module: nn.Module, x: Tensor) -> list[Unit]:
-    """Dense and convolutional layers, and batch normalisation: a weight, and what is added."""
+    """Convolutions and batch normalisation: a weight, and what is added."""
     normalises = isinstance(module, _NORMS)
     if normalises and module.running_mean is None:
         raise ValueError("normalises by the statistics of its batch")
@@ -141,24 +158,20 @@ def _weighted(module: nn.Module, x: Tensor) -> list[Unit]:
     def magnitude(r: Tensor) -> Tensor:
         return functional_call(module, added | bold, (r,))
 
-    offset = _offset(module(torch.zeros_like(x[:1])))
+    offset = module(torch.zeros_like(x[:1])) if added else None
     return [Affine(linear, offset, magnitude if bold or normalises else None)]
 
 
 def _moved(module: nn.Module, x: Tensor) -> list[Unit]:
     """What moves, averages or pads entries: all coefficients are at least zero."""
-    offset = _offset(module(torch.zeros_like(x[:1])))
-    if offset is None:
+    if not getattr(module, "value", 0):  # which only padding has
         return [Affine(module, None, module)]
+    offset = module(torch.zeros_like(x[:1]))
 
     def linear(h: Tensor) -> Tensor:
         return module(h) - offset
 
     return [Affine(linear, offset, linear)]
-
-
-def _offset(value: Tensor) -> Tensor | None:
-    return value if bool(value.any()) else None
 
 
 def _max_pool(module: Any, x: Tensor) -> list[Unit]:
@@ -221,8 +234,9 @@ _BUILDERS: list[tuple[tuple[type, ...], Callable[[Any, Tensor], list[Unit]]]] = 
     ((nn.PReLU,), _prelu),
     ((nn.Hardsigmoid,), lambda _, x: [kinks(x, [-3, 3], [0, 1 / 6, 0], [0, 0.5, 1])]),
     ((nn.Softshrink,), _softshrink),
+    ((nn.Linear,), _linear),
     (
-        (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
+        (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
          nn.ConvTranspose3d, *_NORMS),
         _weighted,
     ),

@@ -24,8 +24,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise import Program, take_apart
+from vademecum.approximation.piecewise import take_apart
 from vademecum.approximation.piecewise_steps import Affine, Kinks
+from vademecum.approximation.program import Program
 from vademecum.arguments import whole
 
 __all__ = ["count_regions", "montufar_bound", "region_upper_bound", "zaslavsky_count"]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from vademecum.approximation.cells import Cells
 from vademecum.approximation.piecewise import take_apart
 from vademecum.approximation.region_walk import walk
-from vademecum.arguments import floats, whole
+from vademecum.arguments import floats
 
 __all__ = ["Segments", "regions_along"]
 
@@ -45,7 +45,7 @@ def regions_along(
     a: Float[Tensor, " *shape"],
     b: Float[Tensor, " *shape"],
     *,
-    memory: int = 2**26,
+    memory: int | None = None,
 ) -> Segments:
     """The linear regions that a segment of input space crosses: breakpoints and affine maps.
 
@@ -53,7 +53,7 @@ def regions_along(
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         a: Where the segment starts, in the shape of one example.
         b: Where it ends.
-        memory: How many bytes to use for intermediate results.
+        memory: How many bytes to use for intermediate results; by default as many as pay.
 
     Raises:
         ValueError: If the model has a step that is not piecewise linear, which is named; if the
@@ -69,7 +69,6 @@ def regions_along(
         ([0.25, 0.5, 0.75], [4.0, -4.0, 4.0, -4.0])
     """
     start, end = (floats(name, p).detach().double() for name, p in (("a", a), ("b", b)))
-    whole("memory", memory, low=1)
     if start.shape != end.shape or start.device != end.device:
         raise ValueError(f"b must have the shape of a, {tuple(a.shape)}, got {tuple(b.shape)}")
     if torch.equal(start, end):

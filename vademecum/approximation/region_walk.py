@@ -2,7 +2,7 @@ r"""Carry cells of a slice of input space through a network, dividing them as it
 
 On a slice $x(s) = x_0 + \sum_i s_i d_i$, $s \in \mathbb{R}^m$, and within one cell of the steps so
 far every activation is an affine function of $s$, held as columns (see
-`vademecum.approximation.piecewise`). The next kinks divide the cell along the lines on which an
+`vademecum.approximation.program`). The next kinks divide the cell along the lines on which an
 activation equals a threshold, the next maxima where two candidates are equal and largest; each part
 goes on with the piece of its centre. At the end a cell has the same piece of every unit all over,
 and comes with the network's affine map on it.
@@ -20,12 +20,14 @@ import torch
 from torch import Tensor
 
 from vademecum.approximation.cells import Cells, split_by_lines, split_by_maxima
-from vademecum.approximation.piecewise import Program
 from vademecum.approximation.piecewise_steps import Affine, Kinks
+from vademecum.approximation.program import Program
+from vademecum.arguments import whole
 
 __all__ = ["walk"]
 
 ROUNDING = 1e-12
+_MEMORY = {"cpu": 2**26}  # bytes for a block: caches want few, many small kernels many
 _COPIES = 8  # of the widest activation's columns that a block holds at a time
 
 
@@ -36,7 +38,7 @@ class _Block(NamedTuple):
 
 
 def walk(
-    program: Program, cells: Cells, columns: Tensor, memory: int
+    program: Program, cells: Cells, columns: Tensor, memory: int | None
 ) -> Iterator[tuple[Cells, Tensor]]:
     """Divide cells until the network is affine on each.
 
@@ -44,7 +46,7 @@ def walk(
         program: The network.
         cells: The cells to start from.
         columns: The slice: the images of its origin and directions, `(1, 1 + m, *shape)`.
-        memory: How many bytes to use for a block of cells.
+        memory: How many bytes to use for a block of cells; by default as many as pay.
 
     Yields:
         Blocks of cells, and the columns of the output, `(cells, 1 + m, *shape)`.
@@ -52,8 +54,10 @@ def walk(
     Raises:
         ValueError: If the memory does not suffice for one cell.
     """
+    if memory is None:
+        memory = _MEMORY.get(columns.device.type, 2**32)
     each = _COPIES * columns.shape[1] * program.width * columns.element_size()
-    most = memory // each
+    most = whole("memory", memory, low=1) // each
     if most < 1:
         raise ValueError(f"memory must be >= {each} bytes, one cell of this model, got {memory}")
     yield from _go_on(program, _Block(0, cells, {program.source: columns}), most)

@@ -161,7 +161,7 @@ class Regions(NamedTuple):
 
 
 def linear_regions(
-    model: nn.Module, plane: Plane, *, memory: int = 2**26, limit: int = 10**6
+    model: nn.Module, plane: Plane, *, memory: int | None = None, limit: int = 10**6
 ) -> Regions:
     """The linear regions of a piecewise-linear network on a plane: exact polygons with their maps.
 
@@ -170,7 +170,8 @@ def linear_regions(
             evaluation, average pooling ...), piecewise-linear activations, max pooling or maxout,
             sums and concatenations of branches; taken in evaluation, left as it is.
         plane: Where to look, in the shape of one example.
-        memory: How many bytes to use for intermediate results, beside the regions themselves.
+        memory: How many bytes to use for intermediate results, beside the regions themselves; by
+            default as many as make it faster.
         limit: The most regions to find; a wide rectangle of a wide network has many millions.
 
     Raises:
@@ -190,7 +191,6 @@ def linear_regions(
         7
     """
     centre, half = _checked(plane)
-    whole("memory", memory, low=1)
     whole("limit", limit, low=1)
     o, u, v = (p.detach().double() for p in (plane.origin, plane.u, plane.v))
     program = take_apart(model, tuple(o.shape), o)
