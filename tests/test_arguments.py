@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vademecum.arguments import floats, probabilities, square, symmetric
+from vademecum.arguments import floats, number, probabilities, square, symmetric
 
 nan = float("nan")
 
@@ -69,3 +69,27 @@ def test_every_kind_of_infinity_is_found(dtype, bad):
     x[2, 1] = torch.tensor(complex(0, bad) if dtype.is_complex else bad)
     with pytest.raises(ValueError, match=r"x must be finite, got .* at \(2, 1\)"):
         floats("x", x.conj() if dtype.is_complex else x)
+
+
+@pytest.mark.parametrize(
+    ("value", "knobs", "message"),
+    [
+        (float("inf"), {"low": 0}, "a must be finite, got inf"),
+        (-float("inf"), {}, "a must be finite, got -inf"),
+        (-float("inf"), {"low": 0, "infinite": True}, "a must be >= 0, got -inf"),
+        (nan, {"infinite": True}, "a must be >= -inf, got nan"),
+        (1, {"above": 1}, "a must be > 1, got 1"),
+        (1.0, {"below": 1}, r"a must be < 1, got 1\.0"),
+        (2, {"high": 1}, "a must be <= 1, got 2"),
+        (True, {}, "a must be a number, got True"),
+        ("1", {}, "a must be a number, got '1'"),
+    ],
+)
+def test_bad_numbers(value, knobs, message):
+    with pytest.raises(ValueError, match=message):
+        number("a", value, **knobs)
+
+
+def test_numbers_on_their_limits():
+    assert number("a", 1, low=1, high=1) == 1
+    assert number("a", float("inf"), above=0, infinite=True) == float("inf")

@@ -94,8 +94,9 @@ def number(
     high: float = math.inf,
     above: float = -math.inf,
     below: float = math.inf,
+    infinite: bool = False,
 ) -> float:
-    """A real number with `low <= value <= high` and `above < value < below`."""
+    """A real number with `low <= value <= high` and `above < value < below`, and finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} must be a number, got {value!r}")
     limits = [
@@ -107,6 +108,8 @@ def number(
     for kept, limit in limits:
         if not kept or math.isnan(value):
             raise ValueError(f"{name} must be {limit}, got {value}")
+    if math.isinf(value) and not infinite:
+        raise ValueError(f"{name} must be finite, got {value}")
     return value
 
 

@@ -193,7 +193,7 @@ ERRORS = [
     (NET, Plane(O.long(), U, V), {}, "plane.origin must be floating point"),
     (NET, Plane(O, U * math.nan, V), {}, "plane.u must be finite"),
     (NET, Plane(O, U, V, (1.0, 0.0), (1.0, 1.0)), {}, "plane.high of s must be > 1, got 1.0"),
-    (NET, Plane(O, U, V, (0.0, -math.inf)), {}, "plane.low of t must be >= .*, got -inf"),
+    (NET, Plane(O, U, V, (0.0, -math.inf)), {}, "plane.low of t must be finite, got -inf"),
     (NET, Plane(O, U, V), {"memory": 0}, "memory must be >= 1"),
     (nn.ReLU(), Plane(O, U, V), {"limit": 3}, "plane must hold at most limit = 3 regions"),
     (nn.Sequential(nn.Linear(2, 2), nn.Sigmoid()), Plane(O, U, V), {}, r"'1' \(Sigmoid\)"),

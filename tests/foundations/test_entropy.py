@@ -121,7 +121,7 @@ ERRORS = [
     (entropy, (torch.zeros(0),), {}, "p must not be empty"),
     (entropy, (P,), {"dim": 1}, "p must have an axis 1"),
     (entropy, (P,), {"base": 1}, "base must be > 1, got 1"),
-    (entropy, (P,), {"base": math.inf}, r"base must be <= 1.79769e\+308, got inf"),
+    (entropy, (P,), {"base": math.inf}, "base must be finite, got inf"),
     (entropy, (P,), {"base": -2.0}, "base must be > 1, got -2.0"),
     (entropy, ([0.5, 0.5],), {}, "p must be a tensor, got list"),
     (

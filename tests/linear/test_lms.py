@@ -121,7 +121,7 @@ def test_single_precision_tensors():
 X, Y = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]), torch.tensor([0.0, 1.0, 0.0])
 ERRORS = [
     ({"rate": 0.0}, X, Y, "rate must be > 0, got 0"),
-    ({"rate": math.inf}, X, Y, "rate must be <= .*, got inf"),
+    ({"rate": math.inf}, X, Y, "rate must be finite, got inf"),
     (
         {"rate": 10.0},
         X,

@@ -100,7 +100,7 @@ def barron_fit(
     whole("m", m, low=1)
     whole("candidates", candidates, low=1)
     whole("rounds", rounds, low=0)
-    kappa = number("steepness", steepness, above=0)
+    kappa = number("steepness", steepness, above=0, infinite=True)
     mean, spread = x.mean(0), x.std(0, correction=0)
     flat = spread <= 8 * torch.finfo(x.dtype).eps * x.abs().amax(0)
     if flat.all():

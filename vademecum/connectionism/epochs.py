@@ -64,7 +64,7 @@ def learn(
     """
     whole("max_iter", max_iter, low=1)
     whole("n_iter_no_change", n_iter_no_change, low=1)
-    least = -math.inf if tol is None else number("tol", tol)
+    least = -math.inf if tol is None else number("tol", tol, infinite=True)
     rng = check_random_state(random_state)
     total = torch.zeros(units, dtype=torch.int64)
     best = torch.full((units,), math.inf, dtype=torch.float64)

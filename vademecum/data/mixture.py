@@ -7,7 +7,6 @@ best classifier picks the nearest mean, and for two classes it errs with probabi
 $\Phi(-\lVert \mu_0 - \mu_1 \rVert / 2 \sigma)$.
 """
 
-import sys
 from typing import NamedTuple
 
 import torch
@@ -65,7 +64,7 @@ def gaussians(
         >>> gaussians(3, means=corners, spread=0.0).x.tolist()
         [[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]]
     """
-    number("spread", spread, low=0, high=sys.float_info.max)
+    number("spread", spread, low=0)
     if means is not None:
         floats("means", means, ndim=2)
         if classes is not None or d is not None:

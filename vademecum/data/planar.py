@@ -12,7 +12,6 @@ that every run of consecutive points is balanced to within one; $a$ and $r$ are 
 """
 
 import math
-import sys
 from typing import NamedTuple
 
 import torch
@@ -106,7 +105,7 @@ def spirals(
     """
     whole("classes", classes, low=2)
     whole("n", n, low=classes)
-    number("turns", turns, low=-sys.float_info.max, high=sys.float_info.max)
+    number("turns", turns)
     dtype, device = place(generator, dtype, device)
     r = 1 - torch.rand(n, generator=generator, dtype=dtype, device=device)
     y = torch.arange(n, device=device) % classes
@@ -150,6 +149,6 @@ def xor(
 
 
 def _blur(x: Tensor, noise: float, generator: torch.Generator | None) -> Tensor:
-    number("noise", noise, low=0, high=sys.float_info.max)
+    number("noise", noise, low=0)
     z = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
     return x + noise * z

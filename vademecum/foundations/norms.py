@@ -58,7 +58,7 @@ def dual_norm(x: Float[Tensor, " *batch d"], p: float = 2.0) -> DualNorm:
         (tensor(7.), tensor([ 1., -1.]))
     """
     x = vectors("x", x)
-    p = number("p", p, low=1.0)
+    p = number("p", p, low=1.0, infinite=True)
     q = torch.inf if p == 1 else 1.0 if p == torch.inf else p / (p - 1)
     scale = x.detach().abs().amax(-1, keepdim=True)
     scale = torch.where((scale > 0) & (1 < p < torch.inf), scale, 1)

@@ -21,7 +21,6 @@ bounds how far $P(w)$ is from its minimum, however $w$ was found.
 """
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ def soft_threshold(
         least = arguments.floats("threshold", threshold).min().item()
     else:
         least = threshold
-    arguments.number("threshold", least, low=0.0, high=sys.float_info.max)
+    arguments.number("threshold", least, low=0.0)
     return (z - threshold).clamp(min=0) - (-z - threshold).clamp(min=0)
 
 

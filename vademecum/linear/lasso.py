@@ -9,7 +9,6 @@ much the objective could still fall, whatever the way to $w$. It is exact up to 
 products in the dtype of the data. The claim is `lasso`.
 """
 
-import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -74,7 +73,7 @@ class Lasso(RegressorMixin, BaseEstimator):
         """
         x = take(self, X, reset=True).detach()
         y = take_targets(y, x, several=False)
-        number("alpha", self.alpha, above=0.0, high=sys.float_info.max)
+        number("alpha", self.alpha, above=0.0)
         options = {"tol": self.tol, "max_iter": self.max_iter}
         problem = WorkingSet(x, y, centre=bool(self.fit_intercept), **options)
         (point,) = problem.solve([self.alpha])

@@ -66,8 +66,8 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
             ValueError: If the data are not finite, not labelled one by one, or of one class; if a
                 parameter is out of range; if the weights leave a class without examples.
         """
-        number("weight_decay", self.weight_decay, low=0, below=float("inf"))
-        number("tol", self.tol, above=0, below=float("inf"))
+        number("weight_decay", self.weight_decay, low=0)
+        number("tol", self.tol, above=0)
         whole("max_iter", self.max_iter, low=1)
         x = take(self, X, reset=True).detach()
         classes, targets = self._targets(y, x)

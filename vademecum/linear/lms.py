@@ -20,7 +20,6 @@ lead to least squares but near: the closer, the smaller $\eta$. The claim is `lm
 """
 
 import math
-import sys
 import warnings
 from typing import Any, NamedTuple
 
@@ -189,7 +188,7 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _rate(self, x: Tensor) -> float:
         self._seen = max(self._seen, _radius2(x, bool(self.fit_intercept)))
         if self.rate is not None:
-            return float(number("rate", self.rate, above=0.0, high=sys.float_info.max))
+            return float(number("rate", self.rate, above=0.0))
         return 1 / self._seen if self._seen > 0 else 1.0
 
     def _keep(self, unit: "_Unit", y: Tensor, like: Any) -> "LMS":
