@@ -67,11 +67,13 @@ def cotangents(
     output: Tensor,
     variables: Sequence[Tensor] | Sequence[GradientEdge],
     u: Float[Tensor, " g *shape"],
+    *,
+    keep: bool = False,
 ) -> list[Tensor | None]:
     """What comes back from `g` cotangents of an output to variables in its graph, stacked.
 
     On a CPU one pass follows the other, for the caches. Elsewhere they go together if they can,
-    which saves the time between small operations.
+    which saves the time between small operations. The graph is gone afterwards unless kept.
     """
     if len(u) > 1 and u.device.type != "cpu":
         with suppress(RuntimeError):  # an operation whose backward pass cannot be mapped
@@ -82,7 +84,9 @@ def cotangents(
                 )
             )  # fmt: skip
     found = [
-        torch.autograd.grad(output, variables, v, retain_graph=i < len(u) - 1, allow_unused=True)
+        torch.autograd.grad(
+            output, variables, v, retain_graph=keep or i < len(u) - 1, allow_unused=True
+        )
         for i, v in enumerate(u)
     ]
     return [_stacked(list(each)) for each in zip(*found, strict=True)]
