@@ -175,6 +175,7 @@ def _hessian(net: nn.Module, x: Tensor, y: Tensor) -> Iterator[Row]:
         "torch, double backward": again,
     }
     peers |= _installed(_curvlinops, net, x, y, v)
+    peers |= _installed(_backpack_product, net, x, y, parts)
     yield Row(f"hessian product, LeNet, {len(x)} images", lambda: H @ v, peers,
               partial(torch.testing.assert_close, rtol=1e-2, atol=1e-3))  # fmt: skip
 
@@ -183,3 +184,14 @@ def _curvlinops(net: nn.Module, x: Tensor, y: Tensor, v: Tensor) -> Peers:
     kind = importlib.import_module("curvlinops").HessianLinearOperator
     operator = kind(net, nn.CrossEntropyLoss(), list(net.parameters()), [(x, y)])
     return {"curvlinops": lambda: operator @ v}
+
+
+def _backpack_product(net: nn.Module, x: Tensor, y: Tensor, parts: list[Tensor]) -> Peers:
+    product = importlib.import_module("backpack.hessianfree.hvp").hessian_vector_product
+    parameters = list(net.parameters())
+
+    def call() -> Tensor:
+        found = product(cross_entropy(net(x), y), parameters, parts)
+        return torch.cat([g.flatten() for g in found])
+
+    return {"BackPACK hessian_vector_product": call}
