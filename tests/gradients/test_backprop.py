@@ -29,6 +29,16 @@ def shared():
     return nn.Sequential(layer, nn.Tanh(), layer, nn.Sequential(nn.Tanh(), layer))
 
 
+class SharedInside(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = self.second = nn.Linear(4, 4)
+        self.gain = self.again = nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        return self.gain * self.second(torch.tanh(self.first(x) * self.again))
+
+
 def tied():
     model = nn.Sequential(nn.Linear(4, 4), nn.ELU(), nn.Linear(4, 4))
     model[2].weight = model[0].weight
@@ -46,6 +56,7 @@ MODELS = {
                                  nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 3)),
     "shared": shared,
     "tied": tied,
+    "shared_inside": lambda: nn.Sequential(SharedInside(), nn.Tanh()),
     "single": lambda: nn.Sequential(nn.Softmax(-1)),
 }  # fmt: skip
 
@@ -109,6 +120,28 @@ def test_embedding_and_default_losses():
     torch.testing.assert_close(list(found.gradients.values()), list(wanted))
 
 
+def test_parameters_are_still_the_models_own():
+    model = MODELS["shared_inside"]()
+    before = dict(model.named_parameters(remove_duplicate=False))
+    backprop(model, torch.randn(6, 4), torch.randint(0, 3, (6,)))
+    after = dict(model.named_parameters(remove_duplicate=False))
+    assert after.keys() == before.keys()
+    assert all(after[key] is p for key, p in before.items())
+
+
+def test_embeddings_that_are_sparse_or_renormalised():
+    x, y = torch.tensor([[0, 1], [4, 4]]), torch.tensor([0, 1])
+    embedding = nn.Embedding(5, 3, sparse=True, max_norm=0.5)
+    model = nn.Sequential(embedding, nn.Flatten(), nn.Linear(6, 2))
+    before = embedding.weight.detach().clone()
+    found = backprop(model, x, y)
+    assert torch.equal(embedding.weight, before)
+    wanted = torch.autograd.grad(F.cross_entropy(model(x), y), list(model.parameters()))
+    torch.testing.assert_close(found.gradients["0.weight"], wanted[0].to_dense())
+    norm = wanted[0].to_dense().norm().item()
+    assert found.norms[0].gradient == pytest.approx(norm, rel=1e-5)
+
+
 def test_laws():
     x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
 
@@ -157,6 +190,12 @@ ERRORS = [
 def test_errors(model, x, knobs, message, unchecked):
     with pytest.raises(ValueError, match=message):
         backprop(model, x, Y, **knobs)
+
+
+@pytest.mark.parametrize("y", [torch.ones(2), torch.ones(2, 1), [0.0, 1.0]])
+def test_targets_are_not_broadcast(y):
+    with pytest.raises(ValueError, match=r"y must be shaped like the output, \(2, 4\), got"):
+        backprop(nn.Sequential(nn.Tanh()), X, y)
 
 
 @pytest.mark.gpu

@@ -161,6 +161,8 @@ ERRORS = [
     ((NET, CE, X * math.nan, Y), "x must be finite, got nan"),
     ((NET, CE, [X], Y), "x must be a tensor, a tuple or a dict, got a list"),
     ((NET, CE, (), Y), "must have equally many examples|x must have examples"),
+    ((NET, CE, X, [0, 1, 0, 1]), "y must be a tensor, got list"),
+    ((NET, lambda z, y: 1.0, X, Y), "loss must give one number as a tensor, got float"),
     ((NET, CE, {"input": X, "more": X * math.nan}, Y), r"x\['more'\] must not hold NaN"),
     ((NET, lambda z, y: z, X, Y), r"loss must give one number for one example.* \(1, 2\)"),
     ((NET, lambda z, y: z.argmax(1), X, Y), "loss must give one number for one .* torch.int64"),

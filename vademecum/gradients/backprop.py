@@ -22,6 +22,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from vademecum.arguments import floats
+from vademecum.gradients.functional import tensor_places
 from vademecum.randomness import own_randomness
 
 __all__ = ["Backprop", "LayerNorms", "LayerTrace", "backprop"]
@@ -143,7 +144,7 @@ def backprop(
 
     Raises:
         ValueError: If the model is not sequential, a layer's output is not one floating-point
-            tensor, or the loss is not one number.
+            tensor, targets do not fit the outputs, or the loss is not one number.
 
     References:
         Rumelhart, Hinton and Williams, Learning representations by back-propagating errors,
@@ -163,7 +164,7 @@ def backprop(
         floats("x", x)
     if loss is None:
         discrete = isinstance(y, Tensor) and not y.is_floating_point()
-        loss = F.cross_entropy if discrete else F.mse_loss
+        loss = F.cross_entropy if discrete else _mean_square
     with own_randomness(), torch.enable_grad():
         local = [_forward(*layers[0], x)]
         for name, layer in layers[1:]:
@@ -184,6 +185,12 @@ def backprop(
             gradients = dict(zip(theta, pulled, strict=True))
             traces.append(LayerTrace(name, layer, activations.pop(), error, gradients))
     return Backprop(value.detach(), xi, tuple(reversed(traces)))
+
+
+def _mean_square(z: Tensor, y: Any) -> Tensor:
+    if not isinstance(y, Tensor) or y.shape != z.shape:  # or torch would broadcast
+        raise ValueError(f"y must be shaped like the output, {tuple(z.shape)}, got {_told(y)}")
+    return F.mse_loss(z, y)
 
 
 def _layers(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -207,9 +214,13 @@ def _forward(name: str, layer: nn.Module, z: Tensor) -> tuple[Tensor, dict[str, 
     z = z.detach()
     if z.is_floating_point() or z.is_complex():
         z.requires_grad_()
-    theta = {key: p.detach().requires_grad_() for key, p in layer.named_parameters()}
-    buffers = {key: b.clone() for key, b in layer.named_buffers()}
-    out = functional_call(layer, theta | buffers, (z.clone(),))  # a copy for layers in place
+    theta = {key: p.detach().clone().requires_grad_() for key, p in layer.named_parameters()}
+    names = {id(p): key for key, p in layer.named_parameters()}
+    tensors = {place: theta[names[id(p)]] for place, p in tensor_places(layer, "parameters")}
+    copies = {id(b): b.clone() for b in layer.buffers()}
+    tensors |= {place: copies[id(b)] for place, b in tensor_places(layer, "buffers")}
+    # a copy for layers in place
+    out = functional_call(layer, tensors, (z.clone(),), tie_weights=False)
     if not isinstance(out, Tensor) or not (out.is_floating_point() or out.is_complex()):
         raise ValueError(f"layer {name} must give one floating-point tensor, got {_told(out)}")
     if not out.requires_grad:
@@ -220,7 +231,8 @@ def _forward(name: str, layer: nn.Module, z: Tensor) -> tuple[Tensor, dict[str, 
 def _pull(out: Tensor, leaves: list[Tensor], xi: Tensor) -> list[Tensor]:
     if not leaves:
         return []
-    return list(torch.autograd.grad(out, leaves, xi, materialize_grads=True))
+    found = torch.autograd.grad(out, leaves, xi, materialize_grads=True)
+    return [g.to_dense() for g in found]  # those of embeddings may be sparse
 
 
 def _norm(*tensors: Tensor) -> float:

@@ -6,9 +6,9 @@ The parameters $W_1, \dots, W_L$ of a module, flattened and joined in the order 
 $$\theta = (\operatorname{vec} W_1, \dots, \operatorname{vec} W_L) \in \mathbb{R}^P,$$
 
 with `ravel` and `unravel` for the two directions. The function is the network in evaluation mode:
-batch normalisation with its running statistics, dropout as the identity. It is pure: the module's
-parameters, gradients, buffers, hooks and training flags are after a call what they were before, and
-any of torch's transforms (`torch.func.grad`, `vmap`, ...) may go through it.
+batch normalisation with its running statistics, dropout as the identity. It is pure: the inputs and
+the module's parameters, gradients, buffers, hooks and training flags are after a call what they
+were before, and any of torch's transforms (`torch.func.grad`, `vmap`, ...) may go through it.
 
 A parameter that several submodules share is one part of $\theta$. Where parameters differ in dtype
 $\theta$ has the dtype that holds them all, and each gets its own back. Nothing is approximated.
@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from vademecum.gradients.inputs import arguments
+from vademecum.gradients.inputs import arguments, rows
 
-__all__ = ["Functional", "evaluation", "functional"]
+__all__ = ["Functional", "evaluation", "functional", "tensor_places"]
 
 
 class Functional:
@@ -59,7 +59,7 @@ class Functional:
         }
         names = {id(p): name for name, p in self.parameters.items()}
         self._places = {
-            place: names[id(p)] for place, p in _places(model, "parameters") if id(p) in names
+            place: names[id(p)] for place, p in tensor_places(model, "parameters") if id(p) in names
         }
         self.shapes = {name: p.shape for name, p in self.parameters.items()}
         dtypes = [p.dtype for p in self.parameters.values()] or [torch.get_default_dtype()]
@@ -81,10 +81,9 @@ class Functional:
         """What the network gives with these parameters, given by name."""
         buffers = {id(b): b.detach().clone() for b in self.model.buffers()}
         tensors = {place: parameters[name] for place, name in self._places.items()}
-        tensors |= {place: buffers[id(b)] for place, b in _places(self.model, "buffers")}
-        args, kwargs = arguments(x)
+        tensors |= {place: buffers[id(b)] for place, b in tensor_places(self.model, "buffers")}
+        args, kwargs = arguments(rows(x, Tensor.clone))  # some layers work in place
         with evaluation(self.model):
-            # torch's own treatment of ties does not give a module back that has two names
             return functional_call(self.model, tensors, args, kwargs, tie_weights=False)
 
     def ravel(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, " *batch P"]:
@@ -133,7 +132,7 @@ def functional(model: nn.Module, *, frozen: bool = True) -> Functional:
 
     Raises:
         ValueError: If the model is not initialised, or has complex parameters, or embeddings that
-            renormalise their weights in place.
+            renormalise their weights in place or scale their gradients.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 1), nn.Dropout())
@@ -151,6 +150,8 @@ def functional(model: nn.Module, *, frozen: bool = True) -> Functional:
 def evaluation(model: nn.Module) -> Iterator[None]:
     """Evaluation mode for a while, with kernels that can be differentiated twice."""
     training = [module for module in model.modules() if module.training]
+    embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
+    sparse = [module for module in embeddings if module.sparse]
     # cuDNN's recurrent layers have no backward pass in evaluation mode, and no second one ever.
     recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
     enabled = torch.backends.cudnn.enabled
@@ -158,20 +159,29 @@ def evaluation(model: nn.Module) -> Iterator[None]:
         torch.backends.cudnn.enabled = enabled and not recurrent
         for module in training:
             module.training = False
+        for module in sparse:  # sparse gradients have no place in a vector
+            module.sparse = False
         with sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch.backends.cudnn.enabled = enabled
         for module in training:
             module.training = True
+        for module in sparse:
+            module.sparse = True
 
 
-def _places(
+def tensor_places(
     model: nn.Module, kind: Literal["parameters", "buffers"]
 ) -> Iterator[tuple[str, Tensor]]:
-    """All places of parameters or buffers: shared ones have several, shared modules one."""
+    """All places of parameters or buffers: shared ones have several, shared modules one.
+
+    So a call with other tensors can name them all itself: torch's own treatment of ties does not
+    give a module back that has two names.
+    """
     for prefix, module in model.named_modules():
-        for name, tensor in getattr(module, f"named_{kind}")(recurse=False):
+        named = getattr(module, f"named_{kind}")
+        for name, tensor in named(recurse=False, remove_duplicate=False):
             yield (f"{prefix}.{name}" if prefix else name), tensor
 
 
@@ -182,5 +192,9 @@ def _refuse_oddities(model: nn.Module) -> None:
         if p.is_complex() and isinstance(p, nn.Parameter):
             raise ValueError(f"parameters of model must be real, got {p.dtype} for {name}")
     for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
+        if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            continue
+        if module.max_norm is not None:
             raise ValueError(f"model must not renormalise its weights, got max_norm in {name!r}")
+        if module.scale_grad_by_freq:  # then what autograd gives is no derivative
+            raise ValueError(f"model must not have scale_grad_by_freq, which is set in {name!r}")

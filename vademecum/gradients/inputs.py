@@ -12,7 +12,11 @@ from torch import Tensor
 
 from vademecum.arguments import floats
 
-__all__ = ["arguments", "count_examples", "named_tensors", "refuse_nan", "rows"]
+__all__ = ["Entangled", "arguments", "count_examples", "named_tensors", "refuse_nan", "rows"]
+
+
+class Entangled(ValueError):
+    """Examples that influence each other, or of which there is no telling."""
 
 
 def arguments(x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -39,12 +43,14 @@ def count_examples(x: Any, y: Tensor | None = None) -> int:
     refuse_nan(x)
     shapes = {name: tuple(leaf.shape) for name, leaf in named_tensors(x)}
     if y is not None:
+        if not isinstance(y, Tensor):
+            raise ValueError(f"y must be a tensor, got {type(y).__name__}")
         shapes["y"] = tuple(y.shape)
     if not shapes or () in shapes.values():
-        raise ValueError(f"x must have examples along the first axis of its tensors, got {shapes}")
+        raise Entangled(f"x must have examples along the first axis of its tensors, got {shapes}")
     counts = {shape[0] for shape in shapes.values()}
     if len(counts) > 1:
-        raise ValueError(f"x and y must have equally many examples, got the shapes {shapes}")
+        raise Entangled(f"x and y must have equally many examples, got the shapes {shapes}")
     n = counts.pop()
     if n == 0:
         raise ValueError(f"x must not be empty, got the shapes {shapes}")

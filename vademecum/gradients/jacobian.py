@@ -30,9 +30,9 @@ from vademecum.arguments import choice, floats, number
 from vademecum.foundations.operators import LinearOperator
 from vademecum.gradients.constant_inputs import constant_inputs
 from vademecum.gradients.functional import functional
-from vademecum.gradients.inputs import refuse_nan
+from vademecum.gradients.inputs import Entangled, refuse_nan
 from vademecum.gradients.jacobian_blocks import Blocks
-from vademecum.gradients.recorded_pass import Entangled, differentiable
+from vademecum.gradients.recorded_pass import differentiable
 from vademecum.large_arrays import empty
 
 __all__ = ["Jacobian", "jacobian", "pull"]
@@ -193,7 +193,9 @@ def pull(v: Tensor, output: Tensor, u: Float[Tensor, " m columns"]) -> Float[Ten
     if not output.requires_grad:  # it does not depend on `v`
         return v.new_zeros(v.numel(), u.shape[1])
     found = [
-        torch.autograd.grad(output, v, column.view_as(output), retain_graph=True)[0].flatten()
+        torch.autograd.grad(
+            output, v, column.view_as(output), retain_graph=True, materialize_grads=True
+        )[0].flatten()
         for column in u.to(output.dtype).T.contiguous()
     ]
     return torch.stack(found, 1)

@@ -8,7 +8,7 @@ $c$ brings the rows $c$ of all blocks: in $\theta$ by the rules of
 `vademecum.gradients.layer_rules`, else by `torch.func`.
 
 The bytes for one example are an estimate: those that autograd keeps, measured, once more for each
-of the $k$ backward passes, and the block.
+of the $k$ backward passes, and the block; twice as many where `torch.func` does the work.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from torch import Tensor
 from vademecum.gradients.functional import Functional
 from vademecum.gradients.inputs import count_examples, rows
 from vademecum.gradients.per_example import fill, mapped, places
-from vademecum.gradients.recorded_pass import cotangents, record, study
+from vademecum.gradients.recorded_pass import record, study
 from vademecum.large_arrays import empty
 
 __all__ = ["Blocks"]
@@ -45,6 +45,7 @@ class Blocks:
         self.shape = (n, k, d)
         self.dtype, self.device = (f.dtype, f.device) if wrt == "theta" else (x.dtype, x.device)
         one = (k + 3) * self.plan.saved + 2 * k * d * self.dtype.itemsize
+        one *= 2 if wrt == "theta" and not self.plan.covered else 1
         if memory is not None and memory < one:
             raise ValueError(f"memory must be >= {one} bytes for one example, got {memory:g}")
         self.step = max(1, int((memory or _PORTION.get(self.device.type, 2**32)) // one))
@@ -89,12 +90,9 @@ class Blocks:
         with torch.enable_grad():
             x = x.detach().clone().requires_grad_()
             output = self.f(self.f.theta, x).reshape(len(x), -1).sum(0)
-        each = torch.eye(len(output)).to(output)
-        step = 1 if x.device.type == "cpu" else len(each)
-        for u, place in zip(each.split(step), into.split(step, 1), strict=True):
-            (found,) = cotangents(output, [x], u, keep=True)
-            assert found is not None  # since nothing else in the graph is a variable
-            place.copy_(found.movedim(0, 1).reshape(place.shape))
+        for i, total in enumerate(output):
+            (found,) = torch.autograd.grad(total, x, retain_graph=True)
+            into[:, i] = found.reshape(len(x), -1)
 
 
 def _flat(output: Tensor, _: Tensor) -> Tensor:

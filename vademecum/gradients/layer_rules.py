@@ -42,10 +42,15 @@ _CACHE = {"cpu": 2**23}  # bytes of patches at a time, which are read as soon as
 
 
 def known(module: nn.Module) -> bool:
-    """Whether there is a rule for the layer, as it is set up."""
+    """Whether there is a rule for the layer, as it is set up.
+
+    There is none for weights in disguise (pruned, or normalised by hooks), other parameters, or a
+    `forward` of its own.
+    """
     if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and module.padding_mode != "zeros":
         return False
-    return type(module) in RULES and not getattr(module, "scale_grad_by_freq", False)
+    own = {name for name, _ in module.named_parameters(recurse=False)}
+    return type(module) in RULES and own <= {"weight", "bias"} and "forward" not in vars(module)
 
 
 def _linear(module: Any, a: Tensor, b: Tensor, out: Out) -> None:

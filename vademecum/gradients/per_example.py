@@ -10,6 +10,7 @@ as the gradient for one example, mapped over all. The two agree up to rounding.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -26,7 +27,7 @@ from vademecum.large_arrays import empty
 
 __all__ = ["fill", "mapped", "passes", "per_example_gradients", "places", "summed"]
 
-_PORTION = 2**27  # bytes of gradients that `torch.func` makes at a time
+_PORTION = 2**27  # bytes at a time for `torch.func`, and for gradients that are added to others
 Loss = Callable[[Any, Any], Tensor]
 
 
@@ -88,18 +89,22 @@ def passes(
 
     Instead of a pass there is None where the layers' rules do not cover the model.
     """
-    n, plan = count_examples(x, y), study(f, x)
-    step = plan.step(f.device) if plan.covered else _PORTION // (f.size * f.dtype.itemsize)
-    for start in range(0, n, max(step, 1)):
-        here = slice(start, min(start + max(step, 1), n))
+    everything, plan = slice(0, count_examples(x, y)), study(f, x)
+    few = max(1, _PORTION // (f.size * f.dtype.itemsize + plan.saved))
+    for here in _portions(everything, plan.step(f.device) if plan.covered else few):
         done = record(f, rows(x, itemgetter(here))) if plan.covered else None
         if done is None:
-            yield here, None, []
+            yield from ((part, None, []) for part in _portions(here, few))
             continue
         with torch.enable_grad():
             output = done.output.detach().requires_grad_()
             (u,) = torch.autograd.grad(_losses(loss, output, y[here]).sum(), output)
         yield here, done, done.backward(u[None])
+
+
+def _portions(here: slice, step: int) -> Iterator[slice]:
+    starts = range(here.start, here.stop, step)
+    return (slice(start, min(start + step, here.stop)) for start in starts)
 
 
 def _losses(loss: Loss, output: Tensor, y: Tensor) -> Float[Tensor, " n"]:
@@ -108,7 +113,7 @@ def _losses(loss: Loss, output: Tensor, y: Tensor) -> Float[Tensor, " n"]:
         losses = torch.func.vmap(loss)(output[:, None], y[:, None])
     except (RuntimeError, ValueError):  # it cannot be mapped, or is at fault itself
         pairs = zip(output.split(1), y.split(1), strict=True)
-        losses = torch.stack([loss(*pair) for pair in pairs])
+        losses = torch.stack([_one_number(loss(*pair)) for pair in pairs])
     _one_number(losses[0])
     if not losses.requires_grad:
         raise ValueError("loss must be differentiable, and this one is constant")
@@ -121,6 +126,8 @@ def summed(loss: Loss) -> Loss:
 
 
 def _one_number(loss: Tensor) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise ValueError(f"loss must give one number as a tensor, got {type(loss).__name__}")
     if not loss.is_floating_point() or loss.numel() != 1:
         raise ValueError(
             f"loss must give one number for one example, got {loss.dtype} of shape"
@@ -140,14 +147,15 @@ def fill(done: Pass, found: list[Tensor | None], into: dict[str, Tensor]) -> Non
         names = {own: name for own, name in call.names.items() if name in into}
         if not names or b is None:
             continue
-        out = {  # elsewhere first, for weights that are tied or called twice
-            own: torch.empty_like(into[name]) if name in written else into[name]
-            for own, name in names.items()
-        }
-        RULES[type(call.module)](call.module, call.a.detach(), b, out)
-        for own, name in names.items():
-            if name in written:
-                into[name].add_(out[own])
+        again = {own: name for own, name in names.items() if name in written}
+        row = sum(into[name][0].nbytes for name in again.values())
+        step = max(1, _PORTION // row) if again else len(call.a)
+        for here in _portions(slice(0, len(call.a)), step):
+            there = {own: into[name][here] for own, name in names.items()}
+            out = there | {own: torch.empty_like(there[own]) for own in again}
+            RULES[type(call.module)](call.module, call.a[here].detach(), b[:, here], out)
+            for own in again:  # a weight that is tied or called twice
+                there[own].add_(out[own])
         written |= set(names.values())
     for name in into.keys() - written:
         into[name].zero_()
@@ -175,7 +183,10 @@ def mapped(
     derivative: Callable[..., Any] = torch.func.grad,
     after: Callable[[Any], Any] = lambda g: g,
 ) -> Any:
-    """`after` of each example's derivatives by name, from `torch.func`, or else from a loop."""
+    """`after` of each example's derivatives by name, from `torch.func`, or else from a loop.
+
+    The loop is one of plain backward passes, which all operations know.
+    """
     parameters = {name: p.detach() for name, p in f.parameters.items()}
 
     def of_one(y: Tensor, *tensors: Tensor) -> Any:
@@ -187,5 +198,20 @@ def mapped(
     try:
         return torch.func.vmap(of_one)(y, *tensors)
     except RuntimeError:  # an operation that cannot be mapped, or a fault of the model itself
-        found = [of_one(*example) for example in zip(y, *tensors, strict=True)]
+        each = (slice(i, i + 1) for i in range(len(y)))
+        found = [after(_derivative(f, loss, rows(x, itemgetter(i)), y[i])) for i in each]
         return default_collate(found)
+
+
+def _derivative(f: Functional, loss: Loss, x: Any, y: Tensor) -> dict[str, Tensor]:
+    """The derivatives of the loss, entry by entry, in the parameters."""
+    parameters = {name: p.detach().requires_grad_() for name, p in f.parameters.items()}
+    with torch.enable_grad():
+        value = loss(f.call(parameters, x), y)
+    pull = partial(torch.autograd.grad, inputs=list(parameters.values()), retain_graph=True,
+                   materialize_grads=True)  # fmt: skip
+    found = zip(*(pull(entry) for entry in value.flatten()), strict=True)
+    return {
+        name: torch.stack(each).view(value.shape + each[0].shape)
+        for name, each in zip(parameters, found, strict=True)
+    }

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.graph import disable_saved_tensors_hooks
 
 from vademecum.arguments import floats
 from vademecum.foundations.operators import LinearOperator
@@ -27,6 +28,8 @@ from vademecum.gradients.per_example import Loss
 from vademecum.gradients.recorded_pass import differentiable
 
 __all__ = ["hessian", "hvp", "jvp", "vjp"]
+
+_CHECKPOINTS = "model must not use checkpoints: what they compute again has no second derivative"
 
 
 def jvp(
@@ -111,6 +114,7 @@ def hessian(model: nn.Module, loss: Loss, x: Any, y: Any, *, frozen: bool = True
     Raises:
         ValueError: If there are no parameters, or the loss is not one number, or nothing is
             differentiable.
+        RuntimeError: If the model recomputes activations (`torch.utils.checkpoint`).
 
     Example:
         >>> x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0]])
@@ -122,7 +126,7 @@ def hessian(model: nn.Module, loss: Loss, x: Any, y: Any, *, frozen: bool = True
     refuse_nan(x)
     if not f.size:
         raise ValueError("model must have parameters to differentiate, got none")
-    with torch.enable_grad(), constant_inputs():
+    with torch.enable_grad(), constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
         theta = f.theta.clone().requires_grad_()
         value = loss(differentiable(f(theta, x)), y)
         if value.numel() != 1 or not value.requires_grad:

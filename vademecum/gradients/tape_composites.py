@@ -1,4 +1,4 @@
-"""Functions of several operations, such as the cross-entropy, which a tape records one by one.
+"""Functions that consist of operations, such as the cross-entropy, which a tape records one by one.
 
 They are written in the syntax of tensors, and refuse the options of torch's functions of the same
 name that they do not follow.
@@ -20,8 +20,24 @@ def _mean(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return total * (total.value.numel() / x.value.numel())
 
 
-def _log_softmax(x: Any, dim: int, *, _stacklevel: int = 3, dtype: None = None) -> Any:
+def _softmax(x: Any, dim: int, *, _stacklevel: int = 3, **options: Any) -> Any:
+    _plain("softmax", **options)
+    return x.recording.apply("softmax", x, dim=dim)
+
+
+def _log_softmax(x: Any, dim: int, *, _stacklevel: int = 3, **options: Any) -> Any:
+    _plain("log_softmax", **options)
     return x - x.logsumexp(dim, keepdim=True)
+
+
+def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    return x.reshape(x.value.flatten(start_dim, end_dim).shape)
+
+
+def _transpose(x: Any, dim0: int, dim1: int) -> Any:
+    dims = list(range(x.ndim))
+    dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+    return x.permute(dims)
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
@@ -31,7 +47,7 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
 def _plain(name: str, **options: Any) -> None:
     """Refuse options that the tape does not know, unless they say nothing."""
     for option, value in options.items():
-        if value is not None and value is not False and value != 0:
+        if isinstance(value, Tensor) or value not in (None, False, 0):
             raise ValueError(f"{name} on the tape must do without {option}, got {value!r}")
 
 
@@ -44,8 +60,11 @@ def _cross_entropy(
     input: Any, target: Tensor, *, ignore_index: int = -100, reduction: str = "mean", **options: Any
 ) -> Any:
     _plain("cross_entropy", **options)
-    if input.ndim != 2 or target.is_floating_point() or (target == ignore_index).any():
+    rows_of_logits = input.ndim == 2 and target.shape == input.shape[:1]
+    if not rows_of_logits or target.is_floating_point() or (target == ignore_index).any():
         raise ValueError("cross_entropy on the tape must have rows of logits and a class for each")
+    if target.min() < 0 or target.max() >= input.shape[1]:
+        raise ValueError(f"target must be from 0 to {input.shape[1] - 1}, got {target.tolist()}")
     rows = torch.arange(len(target), device=target.device)
     return _reduced(input.logsumexp(1) - input[rows, target], reduction)
 
@@ -79,9 +98,12 @@ def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = 
 
 
 COMPOSITES = {
-    "mean": _mean, "log_softmax": _log_softmax, "linear": _linear, "dropout": _dropout,
-    "cross_entropy": _cross_entropy, "mse_loss": _mse_loss,
+    "mean": _mean, "softmax": _softmax, "log_softmax": _log_softmax, "linear": _linear,
+    "dropout": _dropout, "cross_entropy": _cross_entropy, "mse_loss": _mse_loss,
     "scaled_dot_product_attention": _attention,
     "square": lambda x: x**2, "sqrt": lambda x: x**0.5,
+    "flatten": _flatten, "transpose": _transpose, "t": lambda x: _transpose(x, -2, -1),
+    "unsqueeze": lambda x, dim: x.reshape(x.value.unsqueeze(dim).shape),
+    "squeeze": lambda x, *dim: x.reshape(x.value.squeeze(*dim).shape),
 }  # fmt: skip
 """The composite functions by the names that torch gives them."""

@@ -3,8 +3,9 @@ r"""Nodes: stand-ins for tensors that write down what is done with them.
 A node answers to the syntax of torch (operators, methods such as `x.tanh()`, functions such as
 `torch.softmax` or `F.linear`, and so most layers of `torch.nn`) and appends a step to its
 recording. Functions with several operations inside, such as the cross-entropy, become their
-operations. Tensors that require gradients join the graph as parameters, others as constants; what
-depends on constants alone is a constant. Whatever has no rule is refused by name.
+operations. Tensors that require gradients join the graph as parameters, others as constants, both
+with the values that they have then; what depends on constants alone is a constant. After an
+operation in place a node stands for the result. Whatever has no rule is refused by name.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from vademecum.gradients.tape_ops import OPERATIONS
 __all__ = ["Node", "Recording", "Step"]
 
 Dim = int | Sequence[int] | None
+_VIEWS = ("reshape", "expand", "permute", "select")  # of the memory of another tensor
 
 
 class Step(NamedTuple):
@@ -51,11 +53,11 @@ class Recording:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.captured: dict[int, tuple[Tensor, Node]] = {}  # the tensor keeps its id taken
+        self.captured: dict[Any, tuple[Tensor, Node]] = {}  # the tensor keeps its id taken
 
     def leaf(self, label: str, value: Tensor) -> "Node":
         """Append an input, a parameter or a constant."""
-        value = value.detach()
+        value = value.detach().clone()
         step = Step(label, (), value.shape, label != "constant", value=value)
         self.steps.append(step)
         return Node(self, len(self.steps) - 1, value)
@@ -76,10 +78,11 @@ class Recording:
                 "a tensor computed from parameters must be computed on the tape: give it, or the"
                 f" parameters, as inputs; got one of shape {tuple(thing.shape)}"
             )
-        if id(thing) not in self.captured:
+        key = id(thing), 0 if thing.is_inference() else thing._version
+        if key not in self.captured:
             label = "parameter" if thing.requires_grad else "constant"
-            self.captured[id(thing)] = thing, self.leaf(label, thing)
-        return self.captured[id(thing)][1]
+            self.captured[key] = thing, self.leaf(label, thing)
+        return self.captured[key][1]
 
     def apply(self, name: str, *nodes: "Node", **knobs: Any) -> "Node":
         """Append an operation."""
@@ -110,6 +113,12 @@ class Node:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    def __bool__(self) -> bool:
+        raise ValueError("a node of a tape is neither true nor false: ask for node.value")
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self)
 
     @classmethod
     def __torch_function__(
@@ -145,7 +154,19 @@ def translate(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Node:
         known = ", ".join(sorted(_RULES))
         raise ValueError(f"the tape has no rule for {name!r}; it has rules for {known}")
     args, kwargs = _with_parameters(args, kwargs)
-    return rule(*args, **kwargs)
+    result = rule(*args, **kwargs)
+    in_place = kwargs.get("inplace") or (name.endswith("_") and not name.startswith("_"))
+    return _changed(args[0], result) if in_place else result
+
+
+def _changed(x: Node, result: Node) -> Node:
+    """Let a node stand for what an operation in place has made of it."""
+    steps = x.recording.steps
+    viewed = [p for step in steps if step.label in _VIEWS for p in step.parents]
+    if steps[x.index].label in _VIEWS or x.index in viewed:
+        raise ValueError("an operation in place on the tape must be on a tensor without views")
+    x.index, x.value = result.index, result.value
+    return x
 
 
 def _with_parameters(args: Any, kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -195,7 +216,10 @@ def _pow(x: Node, exponent: Any) -> Node:
 
 def _dims(x: Node, dim: Dim) -> tuple[int, ...]:
     each = range(x.ndim) if dim is None or dim == () else [dim] if isinstance(dim, int) else dim
-    return tuple(axis % x.ndim for axis in each)
+    axes = max(x.ndim, 1)  # a single number may have one, too
+    if any(not -axes <= axis < axes for axis in each):
+        raise ValueError(f"dim must be an axis of a tensor with {x.ndim}, got {dim}")
+    return tuple(axis % axes for axis in each)
 
 
 def _sum(x: Node, dim: Dim = None, keepdim: bool = False) -> Node:
@@ -205,7 +229,8 @@ def _sum(x: Node, dim: Dim = None, keepdim: bool = False) -> Node:
 
 def _extreme(name: str) -> Callable[..., Node]:
     def rule(x: Node, dim: Dim = None, keepdim: bool = False) -> Node:
-        return x.recording.apply(name, x, dim=_dims(x, dim), keepdim=keepdim)
+        knobs = {"dim": _dims(x, dim), "keepdim": keepdim}
+        return x.recording.apply(name, x, **knobs) if x.ndim else x
 
     return rule
 
@@ -214,27 +239,13 @@ def _max(x: Node) -> Node:  # with an axis torch's max also gives places: amax d
     return _RULES["amax"](x)
 
 
-def _softmax(x: Node, dim: int, *, _stacklevel: int = 3, dtype: None = None) -> Node:
-    return x.recording.apply("softmax", x, dim=dim)
-
-
 def _reshape(x: Node, *size: Any) -> Node:
     new = x.value.reshape(_sizes(size)).shape
     return x.recording.apply("reshape", x, size=new, shape=x.shape)
 
 
-def _flatten(x: Node, start_dim: int = 0, end_dim: int = -1) -> Node:
-    return _reshape(x, x.value.flatten(start_dim, end_dim).shape)
-
-
 def _permute(x: Node, *dims: Any) -> Node:
     return x.recording.apply("permute", x, dims=_dims(x, _sizes(dims)))
-
-
-def _transpose(x: Node, dim0: int, dim1: int) -> Node:
-    dims = list(range(x.ndim))
-    dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
-    return _permute(x, dims)
 
 
 def _getitem(x: Node, index: Any) -> Node:
@@ -278,11 +289,8 @@ _RULES: dict[str, Callable[..., Node]] = {
         "abs")},
     "subtract": _pointwise("sub"), "truediv": _pointwise("div"), "pow": _pow,
     "sum": _sum, "amax": _extreme("amax"), "max": _max,
-    "logsumexp": _extreme("logsumexp"), "softmax": _softmax,
-    "expand": _expand, "reshape": _reshape, "view": _reshape, "flatten": _flatten,
-    "unsqueeze": lambda x, dim: _reshape(x, x.value.unsqueeze(dim).shape),
-    "squeeze": lambda x, *dim: _reshape(x, x.value.squeeze(*dim).shape),
-    "permute": _permute, "transpose": _transpose, "t": lambda x: _transpose(x, -2, -1),
+    "logsumexp": _extreme("logsumexp"),
+    "expand": _expand, "reshape": _reshape, "view": _reshape, "permute": _permute,
     "getitem": _getitem, "cat": _cat, "matmul": _matmul,
     "conv1d": _conv, "conv2d": _conv, "conv3d": _conv,
 }  # fmt: skip

@@ -253,7 +253,7 @@ def linear_map_jacobian(transposed: bool = True):
         yield agree(numerator_layout(lambda _, c=c: c, x), torch.zeros(2, 3))
 
 
-linear_map_jacobian.foil("x^T A has the Jacobian of A^T x", transposed=False)
+linear_map_jacobian.foil(r"$x^\top A$ has the Jacobian of $A^\top x$", transposed=False)
 
 
 @claim(by="identity", sources=("D-110", "D-111", "E-091"), budget=0.5)
