@@ -83,8 +83,36 @@ def test_singular_but_consistent():
     torch.testing.assert_close(cg(A, b).x, torch.linalg.pinv(A) @ b)
 
 
+@pytest.mark.parametrize("scale", [1e-36, 1e-25, 1e25, 1e33])
+def test_scales_whose_squares_leave_the_range(scale):
+    A, b = planted(torch.linspace(1, 50, 60), torch.float32), torch.randn(60, 2)
+    expected = torch.linalg.solve(A.double(), b.double())
+    found = cg(A, torch.stack([b[:, 0], scale * b[:, 1]], 1))
+    assert found.converged.all()
+    assert (found.iterations > 5).all()
+    solved = found.x.double() / torch.tensor([1.0, scale]).double()
+    torch.testing.assert_close(solved, expected, rtol=0, atol=1e-3)
+    assert float(found.residuals[0, 1]) == pytest.approx(scale * float(b[:, 1].norm()), rel=1e-5)
+    torch.testing.assert_close(cg(scale * A, b).x.double() * scale, expected, rtol=0, atol=1e-3)
+
+
+def test_where_there_is_nothing_to_solve():
+    A, x = planted(torch.linspace(1, 50, 60)), torch.randn(60, 2).double()
+    b = torch.stack([A @ x[:, 0], 0 * x[:, 1]], 1)
+    found = cg(A, b, x0=x + 1)
+    assert found.converged.all()
+    assert not found.x[:, 1].any()
+    assert found.iterations[1] == 0
+    torch.testing.assert_close(found.x[:, 0], x[:, 0], rtol=0, atol=1e-6)
+    tiny = cg(A, 1e-150 * b[:, 0], x0=x[:, 1])  # for which the start is far off
+    assert tiny.converged
+    torch.testing.assert_close(1e150 * tiny.x, x[:, 0], rtol=0, atol=1e-6)
+
+
 def test_one_unknown():
-    assert cg(torch.tensor([[4.0]]), torch.tensor([2.0])).x.tolist() == [0.5]
+    found = cg(torch.tensor([[4.0]]), torch.tensor([2.0]), max_iter=1)  # which is enough
+    assert found.x.tolist() == [0.5]
+    assert found.iterations == 1
 
 
 def test_it_says_how_far_it_came():
@@ -101,12 +129,13 @@ def test_it_says_how_far_it_came():
 I, B = torch.eye(3), torch.ones(3)
 ERRORS = [
     ((torch.diag(torch.tensor([1.0, 1.0, -1.0])), B), {}, r"op must be positive definite .*p\^H A"),
-    ((-I, B), {}, r"op must be positive definite and finite, got p\^H A p = -3 in iteration 1"),
+    ((-I, B), {}, r"op must be positive definite and finite, got p\^H A p = -1 in iteration 1"),
     ((0 * I, B), {}, "op must be positive definite"),
-    ((I, B), {"preconditioner": -I}, "preconditioner must be positive definite .*= -3"),
+    ((I, B), {"preconditioner": -I}, "preconditioner must be positive definite .*= -1"),
     ((I + torch.ones(3, 3).triu(1), B), {}, "op must be symmetric"),
     ((torch.ones(2, 3), B), {}, "op must be square"),
     ((I, torch.ones(2)), {}, r"b must be \(3,\) or \(3, r\) .*, got shape \(2,\)"),
+    ((I, B[0]), {}, r"b must be \(3,\) or \(3, r\) .*, got shape \(\)"),
     ((I, torch.ones(3, 1, 1)), {}, r"b must be \(3,\) or \(3, r\)"),
     ((I, B.double()), {}, "b must be .* torch.float32, got .* torch.float64"),
     ((I, B * math.nan), {}, "b must be finite, got nan"),

@@ -68,6 +68,13 @@ def test_ranges_of_each_variable():
     assert float(same) == pytest.approx(hoeffding_bound(0.2, 50))
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-6, 1e30])
+def test_ranges_whose_squares_leave_the_range(scale):
+    widths = scale * torch.tensor([1.0, 2.0, 3.0])
+    found = hoeffding_bound(scale * 1.5, high=widths)
+    assert float(found) == pytest.approx(2 * math.exp(-2 * 9 * 1.5**2 / 14), rel=1e-5)
+
+
 def test_gradients_reach_the_arguments():
     t = torch.tensor(0.3).double().requires_grad_()
     hoeffding_bound(t, 10, two_sided=False).backward()
@@ -137,6 +144,7 @@ ERRORS = [
     (chebyshev_bound, (-1.0, 1.0), "variance must be >= 0, got -1"),
     (chebyshev_bound, (1.0, -1.0), "epsilon must be > 0, got -1"),
     (chebyshev_bound, (1.0, 1.0, 0), "n must be >= 1, got 0"),
+    (chebyshev_bound, (1.0, 1.0, 2**63), "n must be <= 9223372036854775807, got 922"),
     (chebyshev_bound, (1.0, 1.0, 2.5), "n must be an integer, got 2.5"),
     (chebyshev_bound, (1.0, 1.0, X), "n must hold integers, got torch.float32"),
     (chebyshev_bound, (1.0, 1.0, X.long() - 1), "n must be >= 1, got 0"),

@@ -96,6 +96,9 @@ def test_sample_size_by_enumeration():
         for n in range(1, found + 40):
             low, high = clopper_pearson(torch.arange(n + 1), n, confidence=confidence)
             assert bool((high - low).max() <= 2 * epsilon) == (n >= found)
+    assert clopper_pearson_sample_size(4e-8) == pytest.approx(1.959964**2 / 6.4e-15, rel=1e-6)
+    with pytest.raises(ValueError, match="epsilon must be so large that 1e15 trials do, got 1e-08"):
+        clopper_pearson_sample_size(1e-8)
     n = clopper_pearson_sample_size(1e-3)
     lengths = [clopper_pearson(m // 2, m) for m in (n - 1, n)]
     assert lengths[1].high - lengths[1].low <= 2e-3 < lengths[0].high - lengths[0].low
@@ -104,6 +107,8 @@ def test_sample_size_by_enumeration():
 ONE = torch.tensor([1, 2])
 ERRORS = [
     ((1, 0), {}, "trials must be >= 1, got 0"),
+    ((1, 10**15 + 1), {}, "trials must be <= 1000000000000000, got 1000000000000001"),
+    ((ONE, torch.tensor(2**60)), {}, "trials must be <= 1000000000000000, got 1152921504606846976"),
     ((3, 2), {}, "successes must be from 0 to trials, got 3 of 2"),
     ((-1, 2), {}, "successes must be from 0 to trials, got -1 of 2"),
     ((ONE, 1), {}, "successes must be from 0 to trials, got 2 of 1"),

@@ -14,6 +14,8 @@ from vademecum.foundations.curvature_constants import (
     strong_convexity_constant,
 )
 from vademecum.foundations.regions import Ball, Box
+from vademecum.foundations.steepest import gradient_of
+from vademecum.foundations.tangents import Tangents
 
 
 def cube(low: float, high: float, d: int = 1, dtype=torch.float64) -> Box:
@@ -43,6 +45,70 @@ def test_quadratics_are_exact(d, dtype):
     assert low.x.dtype == low.direction.dtype == dtype
     top = smoothness_constant(f, ball, steps=3)
     assert top.value == pytest.approx(float(spectrum.abs().max()), abs=tol)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("spectrum", ["clustered", "ill-conditioned"])
+def test_large_quadratics_are_exact(spectrum, dtype):
+    d = 60  # which is beyond the Jacobians that are formed at every step
+    top = 1 + 1e-6 * torch.arange(10)
+    values = {
+        "clustered": torch.cat([top, torch.linspace(-1, 0.999, d - 10)]),
+        "ill-conditioned": torch.logspace(-7, 3, d),
+    }
+    Q = torch.linalg.qr(torch.randn(d, d).double()).Q
+    h = (Q * values[spectrum].double()) @ Q.T
+    h = ((h + h.T) / 2).to(dtype)
+    exact = torch.linalg.eigvalsh(h)
+    tol = 50 * torch.finfo(dtype).eps * d * float(exact[-1])
+    f, ball = (lambda x: ((x @ h) * x).sum(1) / 2), Ball(torch.ones(d, dtype=dtype), 2.0)
+    low, high = strong_convexity_constant(f, ball, steps=2), smoothness_constant(f, ball, steps=2)
+    assert low.value == pytest.approx(float(exact[0]), abs=tol)
+    assert high.value == pytest.approx(float(exact.abs().max()), abs=tol)
+    turned = h @ high.direction
+    assert float(turned.norm()) == pytest.approx(high.value, abs=tol)
+    map_ = lipschitz_constant(lambda x: x @ h[:, :40], ball, steps=2)
+    norm = float(torch.linalg.matrix_norm(h[:, :40], 2))
+    assert map_.value == pytest.approx(norm, abs=tol)
+
+
+@pytest.mark.parametrize("bend", [True, False])
+def test_krylov_spaces_find_what_the_whole_jacobian_shows(bend):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(50, 30), nn.Tanh(), nn.Linear(30, 1)).double()
+    g = gradient_of(lambda x: net(x)[:, 0])
+    x, guides = torch.randn(2, 5, 50).double()
+    whole = Tangents(g, guides, bend=bend)(x, few=50)
+    quick = Tangents(g, guides, bend=bend)
+    rough = quick(x, size=3)
+    assert (rough.value < whole.value).all()  # the quotient of a vector, never more
+    fine = quick(x, size=12, rounds=30)
+    torch.testing.assert_close(fine.value, whole.value, rtol=1e-12, atol=0)
+    torch.testing.assert_close((fine.extra * whole.extra).sum(1).abs(), torch.ones(5).double())
+    torch.testing.assert_close(fine.gradient, whole.gradient, rtol=1e-5, atol=1e-9)
+    i, best = quick.best(x, fine)
+    assert i == int(whole.value.argmax())
+    torch.testing.assert_close(best.value[0], whole.value.max())
+
+
+def test_krylov_spaces_leave_what_they_are_caught_in():
+    """A direction that was steepest, and an eigenvector, is given up when another is steeper."""
+    scale = torch.linspace(1, 2, 40).double()
+    g, guides = (lambda x: scale * x**3), torch.ones(1, 40).double()
+    climb = Tangents(g, guides, bend=False)
+    for place in (0, 39):
+        x = 0.1 * torch.ones(1, 40).double()
+        x[0, place] = 1.0
+        found = climb(x, size=20, rounds=20)
+        assert float(found.value) == pytest.approx(3 * float(scale[place]))
+
+
+def test_many_places_without_derivatives_are_passed_over():
+    x = torch.linspace(0.0, 1.0, 41).double()[torch.arange(80).view(2, 40) % 41]
+    assert (x == 0).any(1).tolist() == [True, True]
+    x[1] += 0.25
+    found = Tangents(lambda x: x.sqrt(), torch.randn(2, 40).double(), bend=False)(x, rounds=9)
+    assert found.value.tolist() == [-math.inf, pytest.approx(1.0)]
 
 
 KNOWN = [  # function, low, high, d, L, mu

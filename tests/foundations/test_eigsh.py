@@ -95,6 +95,15 @@ def test_few_distinct_eigenvalues(dtype, which):
         check(planted(values, dtype), 4, which)
 
 
+@pytest.mark.parametrize("scale", [1e-36, 1e-25, 1e25, 1e36])
+def test_scales_whose_squares_leave_the_range(scale):
+    A = planted(torch.cat([torch.tensor([9.0, 9.0, -8.0]), torch.rand(60)]).double(), torch.float32)
+    for which, expected in (("largest", [9.0, 9.0]), ("smallest", [-8.0])):
+        found = eigsh(scale * A, len(expected), which)
+        assert found.converged
+        assert (found.values.double() / scale).tolist() == pytest.approx(expected, rel=1e-4)
+
+
 def test_without_the_search_copies_are_missed():
     top = torch.tensor([9.0, 9.0, 9.0, 5.0, 4.0])
     A = planted(torch.cat([top, torch.rand(400)]).double())

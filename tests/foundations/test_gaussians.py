@@ -66,6 +66,26 @@ def test_kl_of_laws_that_hardly_differ(step):
     assert 0 <= float(gaussian_kl(mean, cov, mean, cov)) < 1e-28
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kl_of_laws_on_scales_far_apart(dtype):
+    for power in (-30, -12, -8, -6, -3, -0.31, -0.3, 0.3, 3, 8):
+        ratio = torch.tensor([10.0**power], dtype=dtype)
+        r = float(ratio)
+        expected = (r - 1 - math.log(r)) / 2
+        mean, one = torch.zeros(1, dtype=dtype), torch.ones(1, dtype=dtype)
+        flat = gaussian_kl(mean, ratio, mean, one, diagonal=True)
+        full = gaussian_kl(mean, ratio[:, None], mean, one[:, None])
+        rel = 20 * torch.finfo(dtype).eps
+        assert [float(flat), float(full)] == pytest.approx([expected] * 2, rel=rel)
+        ratio.requires_grad_()
+        for kl in (
+            gaussian_kl(mean, ratio, mean, one, diagonal=True),
+            gaussian_kl(mean, ratio[:, None], mean, one[:, None]),
+        ):
+            (slope,) = torch.autograd.grad(kl, ratio)
+            assert float(slope) == pytest.approx((1 - 1 / r) / 2, rel=2 * rel)
+
+
 def test_conditioning_by_inverses():
     mean, cov = draw(d=5)
     seen, rest, z = [3, 0], [1, 2, 4], torch.randn(7, 2).double()
@@ -212,6 +232,7 @@ ERRORS = [
     (gaussian_mle, (C.long(),), "x must be floating point"),
     (gaussian_mle, (C[:0],), "x must not be empty"),
     (gaussian_mle, (C * math.inf,), "x must be finite"),
+    (gaussian_mle, (C * 1e30,), "the covariance of x must be finite"),
 ]
 
 

@@ -94,6 +94,11 @@ def test_corrections_agree_for_many_draws():
     assert close == pytest.approx([-1e-10] * 3, rel=1e-4)
 
 
+def test_counts_whose_sum_is_beyond_64_bits():
+    counts = torch.full((4,), 2**62)
+    assert entropy_from_counts(counts, base=2).value.item() == pytest.approx(2.0)
+
+
 def test_batches_dtypes_and_bases():
     counts = torch.tensor([[1, 2, 0], [4, 4, 4]])
     both = entropy_from_counts(counts, base=2)

@@ -138,6 +138,8 @@ ERRORS = [
     (score_function_gradient, (Z, Z, [Z]), {"baseline": math.nan}, "baseline must be"),
     (score_function_gradient, (Z, Z, [Z]), {"baseline": "mean"}, "baseline must be a number"),
     (score_function_gradient, (Z, Z / 0, [Z]), {}, "f must be finite"),
+    (score_function_gradient, (Z, Z, [Z]), {}, "log_prob must be a function of theta"),
+    (donsker_varadhan_bound, (Z, Z + 0j), {}, "phi_p must hold real vectors"),
 ]
 
 

@@ -45,6 +45,14 @@ def test_by_hand():
         assert dual_norm(torch.zeros(3), p).maximiser.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("p", [1 + 1e-7, 1.001, 1.01, 1.1, 100.0])
+def test_many_entries_of_nearly_equal_size(p):
+    x = 1 + 1e-3 * torch.rand(1000)
+    value, v = dual_norm(x, p)
+    assert float(torch.linalg.vector_norm(v.double(), p)) == pytest.approx(1.0, rel=1e-6)
+    assert float(v.double() @ x.double()) == pytest.approx(float(value), rel=3e-6)
+
+
 @pytest.mark.parametrize("p", POWERS)
 def test_nothing_in_the_ball_does_better(p):
     x, v = torch.randn(4, dtype=torch.float64), torch.randn(20_000, 4, dtype=torch.float64)

@@ -89,6 +89,14 @@ def test_all_kinds_of_matrices(dtype):
     assert aslinearoperator(twice).dense().real.tolist() == [[0, 2], [0, 0]]
 
 
+def test_arrays_that_torch_does_not_take():
+    A = np.arange(6.0).reshape(2, 3)
+    fixed = A.copy()
+    fixed.flags.writeable = False
+    for array in (A[::-1], A[:, ::-1], A.T, fixed):
+        np.testing.assert_array_equal(aslinearoperator(array).dense().numpy(), array)
+
+
 def test_scipy_gets_all_four_products():
     A = torch.randn(4, 3, dtype=torch.complex128)
     peer = operator(A).scipy()

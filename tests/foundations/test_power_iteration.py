@@ -45,6 +45,15 @@ def test_zero_and_rank_one():
     assert power_iteration(J).value == pytest.approx(5.0)
 
 
+@pytest.mark.parametrize("scale", [1e-36, 1e-25, 1e25, 1e36])
+def test_scales_whose_squares_leave_the_range(scale):
+    J = scale * torch.diag(torch.tensor([1.0, -2.0, 0.5]))
+    for kind, expected in (("singular", 2.0), ("eigenvalue", -2.0)):
+        found = power_iteration(J, kind=kind)
+        assert found.converged
+        assert float(found.value) / scale == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_number_of_rounds():
     J, v = torch.diag(torch.tensor([1.0, 0.8])).double(), torch.tensor([3.0, 4.0]).double()
     found = power_iteration(J, v0=v, tol=0, max_iter=7)
@@ -78,6 +87,7 @@ ERRORS = [
     ((J,), {"tol": -1.0}, "tol must be >= 0"),
     ((J,), {"max_iter": 0}, "max_iter must be >= 1"),
     ((J,), {"v0": torch.ones(2)}, "x must have 3 rows"),
+    ((J,), {"v0": torch.zeros(3)}, "v0 must not be zero, got 3 zeros"),
     ((J,), {"v0": torch.ones(3, 1)}, "v0 must have 1 axes"),
     ((J,), {"v0": torch.tensor([1.0, math.nan, 0.0])}, "v0 must be finite"),
     ((LinearOperator((2, 3), lambda x: x[:2]),), {}, "the operator has no adjoint"),

@@ -41,11 +41,24 @@ def test_projections_are_nearest(region):
     assert (((x - p)[:, None] * (others - p[:, None])).sum(2) <= 1e-9).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_far_points_and_small_balls(dtype):
+    out = torch.tensor([[3.0, 4.0], [-0.3, 0.4]], dtype=dtype)
+    for scale in (1e-30, 1.0, 1e30):
+        ball = Ball(torch.zeros(2, dtype=dtype), scale)
+        expected = torch.tensor([[0.6, 0.8], [-0.3, 0.4]], dtype=dtype)
+        torch.testing.assert_close(ball.project(scale * out) / scale, expected)
+    far = Ball(torch.ones(2, dtype=dtype), 2.0).project(1e30 * out[:1])
+    torch.testing.assert_close(far, torch.tensor([[2.2, 2.6]], dtype=dtype))
+
+
 ERRORS = [
     (Box, (torch.ones(2), torch.zeros(2)), "high must be > low, got 0.0 and 1.0 at 0"),
     (Box, (torch.zeros(2), torch.ones(3)), "high must be 2 wide"),
     (Box, (torch.zeros(0), torch.zeros(0)), "low must not be empty"),
     (Box, (torch.zeros(2), torch.tensor([1.0, math.inf])), "high must be finite"),
+    (Box, (torch.zeros(2), torch.ones(2).double()), "high must be torch.float32 on cpu like low"),
+    (Box, (torch.full((2,), -3e38), torch.full((2,), 3e38)), "high - low must be finite, got inf"),
     (Box, (torch.zeros(2).long(), torch.ones(2)), "low must be floating point"),
     (Ball, (torch.zeros(2), 0.0), "radius must be > 0, got 0"),
     (Ball, (torch.zeros(2), math.inf), "radius must be <= .*, got inf"),

@@ -90,6 +90,32 @@ def test_log_det(dtype):
     )
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_scales_whose_squares_leave_the_range(scale):
+    A = planted(torch.linspace(1, 5, 60), torch.float32)
+    one, other = (
+        spectral_density(x, probes=4, steps=10, generator=torch.Generator().manual_seed(0))
+        for x in (A, scale * A)
+    )
+    torch.testing.assert_close(other.nodes.double() / scale, one.nodes.double(), rtol=1e-4, atol=0)
+    here, there = (found.trace(lambda x: x) for found in (one, other))
+    assert float(there.value) / scale == pytest.approx(float(here.value), rel=1e-4)
+    error = float(there.standard_error) / scale
+    assert error == pytest.approx(float(here.standard_error), rel=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_singular_operators_have_no_log_det(dtype):
+    for n in (3, 6, 60):
+        for _ in range(5):
+            B = torch.randn(n, n - 1, dtype=dtype)
+            for probes in (2, n):
+                with pytest.raises(ValueError, match="op must be positive definite, got a form"):
+                    log_det(B @ B.T, probes=probes, steps=n)
+    ill = planted(torch.logspace(-4, 0, 20), dtype)  # which is far from singular
+    assert float(log_det(ill, probes=20).value) == pytest.approx(-40 * math.log(10), rel=1e-2)
+
+
 def test_functions_of_the_operator():
     A = planted(torch.linspace(-1, 1, 200))
     found = spectral_density(A, probes=50, steps=20).trace(torch.exp)

@@ -73,6 +73,19 @@ def test_mean_and_standard_error(method, dtype):
     assert 0.5 < told / spread < 2
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@pytest.mark.parametrize("method", METHODS)
+def test_scales_whose_squares_leave_the_range(method, scale):
+    A = decaying(40, torch.float32)
+    one, other = (
+        trace(x, method=method, budget=18, generator=torch.Generator().manual_seed(0))
+        for x in (A, scale * A)
+    )
+    torch.testing.assert_close(other.value.double() / scale, one.value.double(), rtol=1e-4, atol=0)
+    error = other.standard_error.double() / scale
+    torch.testing.assert_close(error, one.standard_error.double(), rtol=1e-3, atol=0)
+
+
 def test_the_better_methods_are_better():
     A = decaying(60)
     errors = {

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, probabilities
+from vademecum.foundations.norms import vectors
 
 __all__ = ["donsker_varadhan_bound"]
 
@@ -58,7 +59,7 @@ def donsker_varadhan_bound(
 
 
 def _weights(name: str, weights: Tensor | None, phi: Tensor) -> Tensor:
-    floats(f"phi_{name}", phi, ndim=1)
+    vectors(f"phi_{name}", floats(f"phi_{name}", phi, ndim=1))
     if weights is None:
         return torch.full_like(phi, 1 / len(phi), requires_grad=False)
     if probabilities(name, weights).shape != phi.shape:

@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
+from vademecum.foundations.probes import lengths
 
 __all__ = [
     "chebyshev_bound", "chebyshev_sample_size", "hoeffding_bound", "hoeffding_sample_size",
@@ -137,7 +138,7 @@ def hoeffding_bound(
         if width.ndim == 0:
             raise ValueError("n must be given where low and high have no axis, got None")
         size = torch.tensor(width.shape[-1])
-        width = width.square().mean(-1).sqrt()
+        width = lengths(width, -1) / width.shape[-1] ** 0.5
     else:
         size = _count(n)
     _broadcast(**{"epsilon": e, "high - low": width, "n": size})
@@ -212,7 +213,7 @@ def _delta(delta: Real) -> Tensor:
 
 def _count(n: Count) -> Tensor:
     if not isinstance(n, Tensor):
-        return torch.tensor(whole("n", n, low=1))
+        return torch.tensor(whole("n", n, low=1, high=2**63 - 1))
     if n.is_floating_point() or n.is_complex() or n.dtype == torch.bool or n.numel() == 0:
         raise ValueError(f"n must hold integers, got {n.dtype}, shape {tuple(n.shape)}")
     return _insist("n", n, n >= 1, ">= 1")

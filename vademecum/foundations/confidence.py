@@ -11,8 +11,9 @@ $\mathrm{high} = 1$ for $k = n$. A one-sided limit spends all of $\alpha$. Whate
 interval contains it with at least the stated confidence; claim
 `foundations.clopper_pearson_coverage` enumerates it.
 
-The limits are exact up to rounding, to a relative error of $10^{-10}$ for $n$ up to $10^9$:
-SciPy inverts the beta function, bisection does where that misses, which it can by a factor of two,
+The limits are exact up to rounding, to a relative error of $10^{-10}$ for $n$ up to $10^9$; more
+than $10^{15}$ trials, for which the beta function fails in double precision, are refused. SciPy
+inverts the beta function, bisection does where that misses, which it can by a factor of two,
 and a step of Newton's method removes what a stopping rule left.
 """
 
@@ -30,6 +31,8 @@ __all__ = ["ConfidenceInterval", "clopper_pearson", "clopper_pearson_sample_size
 Count = int | Int[Tensor, " ..."]
 Limit = Any  # a number for numbers, a tensor of doubles for tensors
 Array = np.ndarray | np.float64
+
+_MOST = 10**15
 
 
 class ConfidenceInterval(NamedTuple):
@@ -59,10 +62,13 @@ def clopper_pearson(
 
     Args:
         successes: How many trials succeeded, $k$.
-        trials: How many there were, $n \ge 1$.
+        trials: How many there were, from 1 to $10^{15}$.
         confidence: What the interval promises, in (0, 1).
         side: Whether to bound the probability from both sides, from below ("lower", the upper limit
             is 1) or from above ("upper", the lower limit is 0).
+
+    Raises:
+        ValueError: If the counts are no integers in these ranges.
 
     References:
         Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of the
@@ -99,6 +105,9 @@ def clopper_pearson_sample_size(epsilon: float, *, confidence: float = 0.95) -> 
         epsilon: Half the length that the interval may have, in (0, 1/2).
         confidence: The confidence of the interval.
 
+    Raises:
+        ValueError: If more than $10^{15}$ trials would be needed.
+
     Example:
         >>> clopper_pearson_sample_size(0.1)
         104
@@ -111,7 +120,9 @@ def clopper_pearson_sample_size(epsilon: float, *, confidence: float = 0.95) -> 
 
     enough = 1
     while not short(enough):
-        enough *= 2
+        if enough == _MOST:
+            raise ValueError(f"epsilon must be so large that 1e15 trials do, got {epsilon}")
+        enough = min(2 * enough, _MOST)
     few = enough // 2
     while enough - few > 1:
         middle = (few + enough) // 2
@@ -153,7 +164,7 @@ def _counts(successes: Count, trials: Count) -> tuple[np.ndarray, np.ndarray]:
     found = []
     for name, x in (("successes", successes), ("trials", trials)):
         if not isinstance(x, Tensor):
-            found.append(np.float64(whole(name, x)))
+            found.append(np.float64(whole(name, x, high=_MOST)))
             continue
         if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
             raise ValueError(f"{name} must hold integers, got {x.dtype}")
@@ -169,6 +180,8 @@ def _counts(successes: Count, trials: Count) -> tuple[np.ndarray, np.ndarray]:
         ) from None
     if (n < 1).any():
         raise ValueError(f"trials must be >= 1, got {n.min():.0f}")
+    if (n > _MOST).any():
+        raise ValueError(f"trials must be <= {_MOST}, got {n.max():.0f}")
     if (k < 0).any() or (k > n).any():
         bad = np.argmax((k < 0) | (k > n))
         raise ValueError(

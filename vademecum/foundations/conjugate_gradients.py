@@ -13,7 +13,8 @@ $$\|x_t - x^*\|_A \le 2 \left(\frac{\sqrt\kappa - 1}{\sqrt\kappa + 1}\right)^t \
 
 Each right-hand side has its own $\alpha$ and $\beta$ and stops by itself; the operator is applied
 to those that are left. The recurrence for $r$ drifts from $b - A x$ by rounding: the residuals are
-computed anew when it says that all is done, and the iteration goes on from there if it was wrong. A
+computed anew when it says that all is done, or has fallen to rounding, and the iteration goes on
+from there if that is not enough. A
 direction with $p^H A p \le 0$ shows that $A$ is not positive definite. The claim is
 `cg_error_bound`.
 """
@@ -28,7 +29,7 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
 from vademecum.foundations.operators import LinearOperator
-from vademecum.foundations.probes import square_operator, symmetric_pair
+from vademecum.foundations.probes import lengths, square_operator, symmetric_pair
 
 __all__ = ["ConjugateGradients", "cg"]
 
@@ -92,7 +93,7 @@ def cg(
     tol = number("tol", torch.finfo(op.dtype).eps ** 0.5 if tol is None else tol, above=0)
     max_iter = whole("max_iter", 10 * n if max_iter is None else max_iter, low=1)
     M = None if preconditioner is None else square_operator("preconditioner", preconditioner)
-    x = torch.zeros_like(b) if x0 is None else _block("x0", x0, op).clone()
+    x = torch.zeros_like(b) if x0 is None else _block("x0", x0, op)
     if x.shape != b.shape or (M is not None and M.shape != op.shape):
         raise ValueError(
             f"x0 and preconditioner must fit b and op, got {tuple(x.shape)} for b of"
@@ -118,7 +119,7 @@ def cg(
 
 def _block(name: str, b: Tensor, op: LinearOperator) -> Tensor:
     b = floats(name, b).detach()
-    if b.ndim > 2 or b.shape[0] != op.shape[0] or b.dtype != op.dtype:
+    if b.ndim not in (1, 2) or b.shape[0] != op.shape[0] or b.dtype != op.dtype:
         raise ValueError(
             f"{name} must be ({op.shape[0]},) or ({op.shape[0]}, r) and {op.dtype}, got shape"
             f" {tuple(b.shape)} and {b.dtype}"
@@ -130,26 +131,29 @@ class _Run:
     """A run on a block, column by column in x, with those left to solve in `live`."""
 
     def __init__(self, op: LinearOperator, M: Any, b: Tensor, x: Tensor, tol: float, max_iter: int):
-        self.op, self.M, self.b, self.x, self.max_iter = op, M, b, x, max_iter
-        self.target = tol * b.norm(dim=0)
+        self.op, self.M, self.b, self.max_iter = op, M, b, max_iter
+        self.x = torch.where(b.any(0), x, 0)  # for b = 0 the solution is known
+        self.target = tol * lengths(b)
 
     def solve(self) -> tuple[Tensor, Tensor]:
         """Run until all columns are solved, or no restart helps; the history and the iterations."""
         iterations = torch.zeros(self.b.shape[1], dtype=torch.long, device=self.b.device)
         r = self.b - (self.op @ self.x).detach() if self.x.any() else self.b
-        history, before = [r.norm(dim=0)], torch.inf
+        history, before = [lengths(r)], torch.inf
         while True:
-            norms = r.norm(dim=0)
+            norms = lengths(r)
             live = ((norms > self.target) & (norms < before / 2)).nonzero()[:, 0]
             if not len(live) or len(history) > self.max_iter:
                 return torch.stack(history), iterations
             self._iterate(live, r[:, live], history, iterations)
             before, r = norms, self.b - (self.op @ self.x).detach()
-            history[-1] = r.norm(dim=0)
+            history[-1] = lengths(r)
 
     def _iterate(self, live: Tensor, r: Tensor, history: list[Tensor], iterations: Tensor) -> None:
-        p = torch.zeros_like(r)
-        old = torch.ones_like(live, dtype=r.dtype)
+        scale = lengths(r)  # squares of what is divided by it neither over- nor underflow
+        r = r / scale
+        goal = (self.target[live] / scale).clamp(min=torch.finfo(r.dtype).eps)
+        p, old = torch.zeros_like(r), torch.ones_like(scale)
         while len(live) and len(history) <= self.max_iter:
             z = r if self.M is None else (self.M @ r).detach()
             new = self._positive((r.conj() * z).sum(0), "preconditioner", "r^H M r", history)
@@ -157,16 +161,15 @@ class _Run:
             ap = (self.op @ p).detach()
             curvature = self._positive((p.conj() * ap).sum(0), "op", "p^H A p", history)
             alpha = new / curvature
-            self.x[:, live] += alpha * p
+            self.x[:, live] += scale * alpha * p
             r = r - alpha * ap
             iterations[live] += 1
-            norms = history[-1].clone()
-            norms[live] = r.norm(dim=0)
-            history.append(norms)
-            on = (norms > self.target)[live]
-            old = new
+            norms = r.norm(dim=0)
+            history.append(history[-1].index_copy(0, live, scale * norms))
+            on, old = norms > goal, new
             if not on.all():
-                live, r, p, old = live[on], r[:, on], p[:, on], old[on]
+                live, r, p = live[on], r[:, on], p[:, on]
+                old, scale, goal = old[on], scale[on], goal[on]
 
     def _positive(self, value: Tensor, name: str, form: str, history: list[Tensor]) -> Tensor:
         value = value.real

@@ -15,8 +15,9 @@ negative where $f$ is not convex. All three are searched by halving random pairs
 Hessian or Jacobian (`vademecum.foundations.steepest`).
 
 Each result is attained at the witness. So it bounds the constant from **one side only**: `value` is
-at most $\operatorname{Lip}$ or $L$, and at least $\mu$. For quadratic functions it is exact up to
-rounding. The claims are `lipschitz_continuity`, `strong_convexity`, `strong_convexity_curvature`.
+at most $\operatorname{Lip}$ or $L$, and at least $\mu$. For quadratic functions of up to 1024
+variables it is exact up to rounding. The claims are `lipschitz_continuity`, `strong_convexity`,
+`strong_convexity_curvature`.
 """
 
 from collections.abc import Callable

@@ -88,17 +88,16 @@ def gaussian_kl(
     d = mean_p.shape[-1]
     if diagonal:
         var_p, var_q = (_variances(n, v, d) for n, v in (("cov_p", cov_p), ("cov_q", cov_q)))
-        u = (var_p - var_q) / var_q
         shift = (floats("mean_q", mean_q, width=d) - mean_p) / var_q.sqrt()
-        return (shift.square() + (u - u.log1p())).sum(-1) / 2
+        return (shift.square() + _excess((var_p - var_q) / var_q, var_p / var_q)).sum(-1) / 2
     factor_p, factor_q = (_factor(n, c, d) for n, c in (("cov_p", cov_p), ("cov_q", cov_q)))
     shift = (floats("mean_q", mean_q, width=d) - mean_p)[..., None]
     shift = torch.linalg.solve_triangular(factor_q, shift, upper=False)
     m = torch.linalg.solve_triangular(factor_q, factor_p, upper=False)
     pivots = m.diagonal(dim1=-2, dim2=-1)
-    u = (pivots - 1) * (pivots + 1)
+    excess = _excess((pivots - 1) * (pivots + 1), pivots.square())
     off = m.tril(-1).square().sum((-2, -1))
-    return (shift.square().sum((-2, -1)) + off + (u - u.log1p()).sum(-1)) / 2
+    return (shift.square().sum((-2, -1)) + off + excess.sum(-1)) / 2
 
 
 def gaussian_condition(
@@ -179,6 +178,9 @@ def gaussian_mle(x: Float[Tensor, " *batch n d"], *, unbiased: bool = False) -> 
         x: Samples of n points, in the last two axes.
         unbiased: Divide by $n - 1$ instead, which removes the bias and is not the maximiser.
 
+    Raises:
+        ValueError: If the sample is empty, not finite, or so large that its covariance is not.
+
     Example:
         >>> gaussian_mle(torch.tensor([[0.0], [0.0], [3.0]]))
         Gaussian(mean=tensor([1.]), cov=tensor([[2.]]))
@@ -190,7 +192,8 @@ def gaussian_mle(x: Float[Tensor, " *batch n d"], *, unbiased: bool = False) -> 
         raise ValueError(f"x must hold 2 or more points for an unbiased covariance, got {n}")
     mean = x.mean(-2)
     centred = x - mean[..., None, :]
-    return Gaussian(mean, _symmetrised(centred.mT @ centred) / (n - unbiased))
+    cov = _symmetrised(centred.mT @ centred) / (n - unbiased)
+    return Gaussian(mean, floats("the covariance of x", cov))
 
 
 def _fit(vectors: dict[str, Tensor], matrices: dict[str, Tensor]) -> None:
@@ -213,6 +216,13 @@ def _fit(vectors: dict[str, Tensor], matrices: dict[str, Tensor]) -> None:
     except RuntimeError:
         shapes = ", ".join(f"{n}: {tuple(shape)}" for n, shape in batches.items())
         raise ValueError(f"batch shapes must broadcast, got {shapes}") from None
+
+
+def _excess(u: Tensor, ratio: Tensor) -> Tensor:
+    r"""The terms $u - \ln(1 + u)$, given the ratio $1 + u$, too: of a small one u has no digits."""
+    small = ratio < 0.5
+    near = torch.where(small, 0, u).log1p()
+    return u - torch.where(small, torch.where(small, ratio, 1).log(), near)
 
 
 def _variances(name: str, v: Tensor, d: int) -> Tensor:

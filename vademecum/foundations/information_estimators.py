@@ -150,9 +150,10 @@ def _counts(counts: Tensor, axes: int) -> Tensor:
     bad = ~((counts >= 0) & (counts == counts.round()) & (counts < math.inf))
     if bad.any():
         raise ValueError(f"counts must be whole numbers >= 0, got {counts[bad][0].item()}")
+    counts = counts.double()
     if (counts.sum(tuple(range(-axes, 0))) == 0).any():
         raise ValueError("counts must sum to 1 or more, got a sum of 0")
-    return counts.double()
+    return counts
 
 
 def _jackknifed(correction: Correction, n: Tensor) -> bool:

@@ -15,15 +15,21 @@ The components along the last two vectors, by far the largest, are removed first
 all, by two products with $V$, and once more if that took more than half of the norm. This keeps the
 basis orthonormal to machine precision. Where $\beta_j = 0$ the space is closed
 under $A$, and the process goes on from another random vector.
+
+Many processes run side by side, each for a matrix of its own if need be, where a few steps are
+enough and the basis never restarts; then $H$ is the tridiagonal matrix $T$.
 """
 
+from collections.abc import Callable
+
 import torch
+from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from vademecum.foundations.operators import LinearOperator
-from vademecum.foundations.probes import random_block, symmetric_pair
+from vademecum.foundations.probes import lengths, random_block, symmetric_pair
 
-__all__ = ["KrylovBasis"]
+__all__ = ["KrylovBasis", "side_by_side"]
 
 
 class KrylovBasis:
@@ -64,10 +70,10 @@ class KrylovBasis:
             z = (self.op @ self.V[self.j]).detach()
             self.applications += 1
         self._image = None
-        size = float(z.norm())
+        size = _length(z)
         self.j += 1
         z, self.H[: self.j, self.j - 1] = self._orthogonal(z)
-        beta = float(z.norm())
+        beta = _length(z)
         if not beta < float("inf"):
             raise ValueError(f"op must return finite numbers, got a vector of norm {beta}")
         if beta > 10 * torch.finfo(z.dtype).eps * size:
@@ -100,10 +106,57 @@ class KrylovBasis:
         """The part of a vector that is orthogonal to the basis, and its coefficients there."""
         h = z.new_zeros(self.j)
         for rows in (slice(max(self.j - 2, 0), self.j), slice(self.j), slice(self.j)):
-            V, before = self.V[rows], float(z.norm())
+            V, before = self.V[rows], _length(z)
             c = V.conj() @ z
             z = torch.addmv(z, V.T, c, alpha=-1)
             h[rows] += c
-            if len(V) == self.j and float(z.norm()) > before / 2:
+            if len(V) == self.j and _length(z) > before / 2:
                 break  # so little was removed that its rounding errors do not matter
         return z, h
+
+
+def _length(z: Tensor) -> float:
+    norm = float(z.norm())
+    safe = torch.finfo(z.dtype).tiny ** 0.5 / torch.finfo(z.dtype).eps < norm < float("inf")
+    return norm if safe else float(lengths(z))
+
+
+def side_by_side(
+    apply: Callable[[Tensor], Tensor],
+    q: Inexact[Tensor, " rows n"],
+    steps: int,
+    image: Inexact[Tensor, " rows n"] | None = None,
+) -> tuple[Inexact[Tensor, " rows steps n"], Float[Tensor, " rows steps steps"]]:
+    """Lanczos processes from unit rows: their bases, and the tridiagonal matrices in these.
+
+    A closed space ends its process. Zero vectors follow, and eigenvalues without any weight.
+
+    Args:
+        apply: Symmetric matrices, each applied to its row.
+        q: Where to start.
+        steps: The number of steps, at most n.
+        image: What `apply` makes of `q`, if that is known.
+
+    Example:
+        >>> d = torch.tensor([3.0, 1.0])
+        >>> V, T = side_by_side(lambda q: d * q, torch.tensor([[0.6, 0.8]]), 2)
+        >>> torch.linalg.eigvalsh(T)
+        tensor([[1.0000, 3.0000]])
+    """
+    V = q.new_zeros(len(q), steps, q.shape[1])
+    alpha, beta = (q.real.new_zeros(len(q), steps) for _ in range(2))
+    for j in range(steps):
+        V[:, j] = q
+        z = (apply(q) if j or image is None else image)[:, :, None]
+        size, basis = lengths(z, 1), V[:, : j + 1]
+        for _ in range(2):
+            c = basis.conj() @ z
+            alpha[:, j] += c[:, j, 0].real
+            z = z - basis.mT @ c
+        norm = lengths(z, 1)
+        live = norm > 10 * torch.finfo(norm.dtype).eps * size
+        beta[:, j] = torch.where(live, norm, 0)[:, 0]
+        q = torch.where(live, z[:, :, 0] / norm, 0)
+        alpha[:, j] = torch.where(V[:, j].any(1), alpha[:, j], alpha[:, 0])
+    off = torch.diag_embed(beta[:, :-1], 1)
+    return V, torch.diag_embed(alpha) + off + off.mT

@@ -65,12 +65,14 @@ def dual_norm(x: Float[Tensor, " *batch d"], p: float = 2.0) -> DualNorm:
     u = x / scale
     norm = torch.linalg.vector_norm(u, q, dim=-1, keepdim=True)
     value = (scale * norm)[..., 0]
-    u, norm = u.detach(), norm.detach()
+    u = u.detach()
     if p == 1:
         place = u.abs().argmax(-1, keepdim=True)
         v = torch.zeros_like(u).scatter(-1, place, u.sign().gather(-1, place))
     else:
-        v = u.sign() * (u.abs() / norm.clamp(min=1)) ** (q - 1)  # less at zero only
+        # Not divided by the dual norm before the power, which would take its rounding q-fold.
+        v = u.sign() * u.abs() ** (q - 1)
+        v = v / torch.linalg.vector_norm(v, p, dim=-1, keepdim=True).clamp(min=1)  # 0 at zero only
     return DualNorm(value, v)
 
 

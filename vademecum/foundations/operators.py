@@ -232,8 +232,9 @@ def aslinearoperator(A: Any) -> LinearOperator:
     """
     if isinstance(A, LinearOperator):
         return A
-    if isinstance(A, np.ndarray):
-        A = torch.as_tensor(A)
+    if isinstance(A, np.ndarray):  # torch takes neither negative strides nor what is read only
+        fit = A.flags.writeable and min(A.strides, default=0) >= 0
+        A = torch.as_tensor(A if fit else A.copy())
     if not isinstance(A, Tensor):
         return _from_scipy(A)
     if A.ndim != 2:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vademecum.arguments import choice, floats, number, whole
 from vademecum.foundations.operators import aslinearoperator
-from vademecum.foundations.probes import random_block, square_operator
+from vademecum.foundations.probes import lengths, random_block, square_operator
 
 __all__ = ["PowerIteration", "power_iteration"]
 
@@ -62,7 +62,7 @@ def power_iteration(
         op: The operator, or anything that `aslinearoperator` takes.
         kind: "singular", which needs the adjoint, or "eigenvalue", which needs a square operator
             with a single dominant eigenvalue.
-        v0: Where to start; by default at a random vector.
+        v0: Where to start, not zero; by default at a random vector.
         tol: The residual norm at which to stop, relative to the value; by default the square root
             of the machine precision. Zero runs `max_iter` rounds whatever happens.
         max_iter: The most rounds; reaching it gives a `ConvergenceWarning`.
@@ -82,15 +82,17 @@ def power_iteration(
     tol = number("tol", torch.finfo(op.dtype).eps ** 0.5 if tol is None else tol, low=0)
     whole("max_iter", max_iter, low=1)
     v = random_block(op, 1, generator)[:, 0] if v0 is None else floats("v0", v0, ndim=1).detach()
+    if not v.any():
+        raise ValueError(f"v0 must not be zero, got {len(v)} zeros")
     v, history = _unit(v), []
     while True:
         image = (op @ v).detach()
         if kind == "singular":
-            u, value = _unit(image), image.norm()
+            u, value = _unit(image), lengths(image)
             image = (op.H @ u).detach()
         else:
             u, value = v, torch.vdot(v, image)
-        residual = (image - value * v).norm()
+        residual = lengths(image - value * v)
         if not torch.isfinite(residual):
             raise ValueError(f"op must return finite numbers, got a residual of {residual.item()}")
         history.append(value)
@@ -106,4 +108,4 @@ def power_iteration(
 
 
 def _unit(x: Tensor) -> Tensor:
-    return x / x.norm().clamp(min=torch.finfo(x.dtype).tiny)
+    return x / lengths(x).clamp(min=torch.finfo(x.dtype).tiny)

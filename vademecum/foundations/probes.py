@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
 
-__all__ = ["insist_on_symmetry", "random_block", "square_operator", "symmetric_pair"]
+__all__ = ["insist_on_symmetry", "lengths", "random_block", "square_operator", "symmetric_pair"]
 
 
 def square_operator(name: str, A: Any) -> LinearOperator:
@@ -42,6 +42,19 @@ def random_block(
     return x.to(dtype=op.dtype, device=op.device).T  # by columns, which few of them multiply faster
 
 
+def lengths(x: Inexact[Tensor, " ..."], dim: int = 0, *, keepdim: bool = False) -> Tensor:
+    """Euclidean norms of vectors along an axis, whose squares may over- or underflow.
+
+    Example:
+        >>> lengths(torch.tensor([3e30, 4e30]))
+        tensor(5.0000e+30)
+    """
+    scale = x.abs().amax(dim, keepdim=True)
+    scale = torch.where(scale > 0, scale, 1)
+    norm = scale * torch.linalg.vector_norm(x / scale, dim=dim, keepdim=True)
+    return norm if keepdim else norm.squeeze(dim)
+
+
 def symmetric_pair(
     op: LinearOperator, generator: torch.Generator | None = None
 ) -> tuple[Inexact[Tensor, " n 2"], Inexact[Tensor, " n 2"]]:
@@ -63,7 +76,7 @@ def insist_on_symmetry(x: Inexact[Tensor, " n k"], ax: Inexact[Tensor, " n k"]) 
     """
     products = x.mH @ ax
     gap = (products - products.mH).abs().max()
-    size = x.norm(dim=0).max() * ax.norm(dim=0).max() / x.shape[0] ** 0.5
+    size = x.norm(dim=0).max() * lengths(ax).max() / x.shape[0] ** 0.5
     if not gap <= torch.finfo(x.dtype).eps ** 0.5 * size:
         raise ValueError(
             "op must be symmetric (complex: Hermitian) and finite, got <u, A v> - <A u, v> of"

@@ -37,7 +37,7 @@ from torch import Tensor
 from vademecum.arguments import choice, number
 from vademecum.foundations.norms import vectors
 
-__all__ = ["project"]
+__all__ = ["l2_ball", "project"]
 
 _BLOCK = 2**18  # entries that stay in the cache of a core from pass to pass
 
@@ -86,7 +86,7 @@ def project(
     r = float(number("radius", radius, low=0.0, high=limit))
     if onto == "linf":
         return x.clamp(-r, r)
-    nearest = _l2_ball(wide, r) if onto == "l2" else _Threshold.apply(wide, r, onto == "l1")
+    nearest = l2_ball(wide, r) if onto == "l2" else _Threshold.apply(wide, r, onto == "l1")
     return nearest.to(x.dtype)
 
 
@@ -95,7 +95,13 @@ def _slack(x: Tensor, r: float) -> float:
     return 2 * (2 + math.log2(x.shape[-1])) * torch.finfo(x.dtype).eps * r
 
 
-def _l2_ball(x: Tensor, r: float) -> Tensor:
+def l2_ball(x: Tensor, r: float) -> Tensor:
+    """The projection onto the Euclidean ball, of arguments that have been checked.
+
+    Example:
+        >>> l2_ball(torch.tensor([3e30, 4e30]), 1.0)
+        tensor([0.6000, 0.8000])
+    """
     scale = x.detach().abs().amax(-1, keepdim=True)
     u = x / torch.where(scale > 0, scale, 1)  # no square overflows
     norm = torch.linalg.vector_norm(u, dim=-1, keepdim=True)

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, number
+from vademecum.foundations.projections import l2_ball
 
 __all__ = ["Ball", "Box", "Region"]
 
@@ -60,6 +61,12 @@ class Box:
     def __post_init__(self) -> None:
         low, high = floats("low", self.low, ndim=1), floats("high", self.high, ndim=1)
         floats("high", high, width=len(low))
+        if (low.dtype, low.device) != (high.dtype, high.device):
+            raise ValueError(
+                f"high must be {low.dtype} on {low.device} like low, got {high.dtype} on"
+                f" {high.device}"
+            )
+        floats("high - low", high - low)
         if not (low < high).all():
             i = int((low >= high).nonzero()[0])
             raise ValueError(f"high must be > low, got {high[i].item()} and {low[i].item()} at {i}")
@@ -95,7 +102,8 @@ class Ball:
 
     def __post_init__(self) -> None:
         floats("centre", self.centre, ndim=1)
-        number("radius", self.radius, above=0, high=torch.finfo(self.centre.dtype).max)
+        limit = torch.finfo(self.centre.dtype).max / len(self.centre)  # as for projections
+        number("radius", self.radius, above=0, high=limit)
 
     def sample(
         self, n: int, *, generator: torch.Generator | None = None
@@ -110,6 +118,4 @@ class Ball:
 
     def project(self, x: Float[Tensor, " n d"]) -> Float[Tensor, " n d"]:
         """Shrink what lies outside towards the centre."""
-        out = x - self.centre
-        norm = torch.linalg.vector_norm(out, dim=1, keepdim=True)
-        return self.centre + out / (norm / self.radius).clamp(min=1)
+        return self.centre + l2_ball(x - self.centre, self.radius)

@@ -43,7 +43,8 @@ def score_function_gradient(
         The gradient by each of the parameters (zero by one that does not matter).
 
     Raises:
-        ValueError: If there is one draw only for "leave_one_out", or arguments do not match.
+        ValueError: If there is one draw only for "leave_one_out", if arguments do not match, or
+            `log_prob` depends on nothing.
 
     References:
         Williams, Simple statistical gradient-following algorithms for connectionist reinforcement
@@ -67,4 +68,6 @@ def score_function_gradient(
         advantage = (f - f.mean()) * (n / (n - 1))
     else:
         advantage = f - number("baseline", baseline)
+    if not log_prob.requires_grad:
+        raise ValueError("log_prob must be a function of theta, got a tensor without a gradient")
     return torch.autograd.grad((advantage * log_prob).mean(), list(theta), materialize_grads=True)

@@ -25,9 +25,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.foundations.operators import LinearOperator
+from vademecum.foundations.lanczos import side_by_side
 from vademecum.foundations.probes import insist_on_symmetry, random_block, square_operator
-from vademecum.foundations.stochastic_trace import ProbeEstimate
+from vademecum.foundations.stochastic_trace import ProbeEstimate, mean_and_error
 
 __all__ = ["SpectralDensity", "log_det", "spectral_density"]
 
@@ -77,10 +77,9 @@ class SpectralDensity(NamedTuple):
         return ProbeEstimate(self.n * value, self.n * error, self.applications)
 
     def _mean(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        mean = samples.mean(-1)
         if self.exact:
-            return mean, torch.zeros_like(mean)
-        return mean, samples.std(-1) / samples.shape[-1] ** 0.5
+            return samples.mean(-1), torch.zeros_like(samples[..., 0])
+        return mean_and_error(samples)
 
 
 def spectral_density(
@@ -115,7 +114,12 @@ def spectral_density(
         insist_on_symmetry(torch.eye(n, dtype=A.dtype, device=A.device), A)
         nodes = torch.linalg.eigvalsh(A)[None]
         return SpectralDensity(nodes, torch.full_like(nodes, 1 / n), n, n, True)
-    T = _lanczos(op, random_block(op, probes, generator, signs=True) / n**0.5, steps)
+    block = random_block(op, probes, generator, signs=True) / n**0.5
+    image = (op @ block).detach()
+    insist_on_symmetry(block, image)
+    _, T = side_by_side(lambda q: (op @ q.T).detach().T, block.T.contiguous(), steps, image.T)
+    if not torch.isfinite(T).all():
+        raise ValueError("op must return finite numbers, got others")
     nodes, Y = torch.linalg.eigh(T)
     return SpectralDensity(nodes, Y[:, 0].abs() ** 2, n, probes * steps, False)
 
@@ -133,43 +137,18 @@ def log_det(
 
     Raises:
         ValueError: If the operator is not symmetric, or has been seen not to be positive definite:
-            the quadrature nodes lie within the range of its spectrum.
+            the quadrature nodes lie within the range of its spectrum. One below the machine
+            precision times the largest counts as zero, which rounding could have made of it.
 
     Example:
         >>> log_det(2 * torch.eye(100), probes=3).value  # 100 log 2
         tensor(69.3147)
     """
     measure = spectral_density(op, probes=probes, steps=steps, generator=generator)
-    least = float(measure.nodes.min())
-    if least <= 0:
-        raise ValueError(f"op must be positive definite, got a form u^H A u = {least:.3g} |u|^2")
+    least, largest = float(measure.nodes.min()), float(measure.nodes.max())
+    if least <= torch.finfo(measure.nodes.dtype).eps * largest:
+        raise ValueError(
+            f"op must be positive definite, got a form u^H A u = {least:.3g} |u|^2, where others"
+            f" are up to {largest:.3g} |u|^2"
+        )
     return measure.trace(torch.log)
-
-
-def _lanczos(op: LinearOperator, block: Tensor, steps: int) -> Tensor:
-    """The tridiagonal matrices of one Lanczos process from each unit column, side by side."""
-    q = block.T.contiguous()
-    V = q.new_zeros(len(q), steps, q.shape[1])  # (probes, steps, n)
-    alpha, beta = (q.real.new_zeros(len(q), steps) for _ in range(2))
-    for j in range(steps):
-        V[:, j] = q
-        z = (op @ q.T).detach()
-        if j == 0:
-            insist_on_symmetry(block, z)
-        z = z.T[:, :, None]
-        size, basis = z.norm(dim=1), V[:, : j + 1]
-        for _ in range(2):
-            c = basis.conj() @ z
-            alpha[:, j] += c[:, j, 0].real
-            z = z - basis.mT @ c
-        norm = z.norm(dim=1)
-        live = norm > 10 * torch.finfo(norm.dtype).eps * size
-        # A closed space ends its process: zero vectors follow, and nodes without any weight.
-        beta[:, j] = torch.where(live, norm, 0)[:, 0]
-        q = torch.where(live, z[:, :, 0] / norm, 0)
-        alpha[:, j] = torch.where(V[:, j].any(1), alpha[:, j], alpha[:, 0])
-    off = torch.diag_embed(beta[:, :-1], 1)
-    T = torch.diag_embed(alpha) + off + off.mT
-    if not torch.isfinite(T).all():
-        raise ValueError("op must return finite numbers, got others")
-    return T

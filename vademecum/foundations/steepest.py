@@ -10,14 +10,13 @@ Jacobian, the second to minus the least eigenvalue of its symmetric part.
 
 *Halving.* Of the two halves of a segment one has a quotient at least as large as the whole, so that
 bisection runs into the steepest place of the segment, kinks and jumps included. *Climbing.* The
-Jacobian is formed densely, by one backward pass a row, and $u^\top Dg(x)\, v$ is climbed by
-projected gradient ascent with $u$ and $v$ held, which is the gradient of the leading value.
+limit is climbed by projected gradient ascent, with $u$ and $v$ from the Jacobian or from a small
+Krylov space (`vademecum.foundations.tangents`).
 
 A pair counts if its quotient beats the best derivative by more than rounding can: $g$ is taken to
 be computed to $d + 8$ units of roundoff of its largest value.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -25,15 +24,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, whole
-from vademecum.foundations.ascent import Heights, ascend, fresh
+from vademecum.foundations.ascent import ascend, fresh
 from vademecum.foundations.regions import Region
+from vademecum.foundations.tangents import Map, Tangents, derivative
 
 __all__ = [
     "DifferenceQuotient", "differentiable", "gradient_of", "points_of", "refuse_mixing", "rounding",
     "rows_of", "steepest",
 ]  # fmt: skip
-
-Map = Callable[[Tensor], Tensor]
 
 _HALVINGS = 20
 
@@ -75,17 +73,20 @@ def steepest(
     j = int(q.argmax())
     if differentiable(g, x[:1]):
         k = min(len(q), starts // 2)
+        best = q.topk(k).indices
+        guides = torch.cat([(segment[1] - segment[0])[best], (y - x)[: starts - k]])
+        score = Tangents(g, guides, bend=bend)
         z, top = ascend(
-            lambda z: _tangent(g, z, bend),
-            torch.cat([segment[0][q.topk(k).indices], x[: starts - k]]),
+            score,
+            torch.cat([segment[0][best], x[: starts - k]]),
             region.project,
             step=size / 4,
             steps=steps,
             generator=generator,
         )
-        i = int(top.value.argmax())
-        if q[j] <= top.value[i]:
-            return DifferenceQuotient(float(top.value[i]), z[i], top.extra[i], 0.0)
+        i, top = score.best(z, top)
+        if q[j] <= top.value[0]:
+            return DifferenceQuotient(float(top.value[0]), z[i], top.extra[0], 0.0)
     x, y = segment[0][j], segment[1][j]
     distance = torch.linalg.vector_norm(y - x)
     value = _quotient((g(y[None]) - g(x[None])).detach(), (y - x)[None], bend)
@@ -127,43 +128,12 @@ def _quotient(dg: Tensor, dx: Tensor, bend: bool) -> Tensor:
     return torch.linalg.vector_norm(dg, dim=1) / length
 
 
-@torch.enable_grad()
-def _tangent(g: Map, x: Tensor, bend: bool) -> Heights:
-    """The limit of the quotient at each point, its gradient, and the direction v.
-
-    Where there is no limit, as at the tip of a cone, the value is minus infinity.
-    """
-    x = x.detach().requires_grad_()
-    rows = [_derivative(column.sum(), x) for column in g(x).unbind(1)]
-    jacobian = torch.stack(rows, 1)  # (points, m, d)
-    known = jacobian.detach().isfinite().flatten(1).all(1)
-    matrix = torch.where(known[:, None, None], jacobian.detach(), 0)
-    if bend:
-        v = torch.linalg.eigh((matrix + matrix.mT) / 2).eigenvectors[..., 0]
-        u = -v
-    else:
-        left, _, right = torch.linalg.svd(matrix, full_matrices=False)
-        u, v = left[..., 0], right[..., 0, :]
-    value = torch.einsum("ni,nij,nj->n", u, jacobian, v)
-    gradient = _derivative(value.sum(), x).detach()
-    return Heights(torch.where(known, value.detach(), -torch.inf), gradient, v)
-
-
-def _derivative(total: Tensor, x: Tensor) -> Tensor:
-    """The gradient, ready to be differentiated again; zero if the total does not depend on x."""
-    if not total.requires_grad:
-        return torch.zeros_like(x)
-    return torch.autograd.grad(
-        total, x, create_graph=True, allow_unused=True, materialize_grads=True
-    )[0]
-
-
 def differentiable(f: Map, x: Tensor) -> bool:
     """Whether autograd can follow a map that has values at x."""
     try:
         with torch.enable_grad():
             y = f(x := x.detach().requires_grad_())
-            _derivative(y.sum(), x)
+            derivative(y.sum(), x)
             return y.requires_grad
     except RuntimeError:  # NumPy, say, refuses tensors that require a gradient
         return False
@@ -195,7 +165,7 @@ def gradient_of(f: Map) -> Map:
                 raise ValueError(f"f must return one number a point, got {y.shape[1]}")
             if not y.requires_grad:
                 raise ValueError("f must be differentiable by autograd, its values have no graph")
-            return _derivative(y.sum(), x)
+            return derivative(y.sum(), x)
 
     return g
 

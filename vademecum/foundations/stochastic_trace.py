@@ -36,7 +36,7 @@ from vademecum.arguments import choice, whole
 from vademecum.foundations.operators import LinearOperator
 from vademecum.foundations.probes import random_block, square_operator
 
-__all__ = ["ProbeEstimate", "diagonal", "trace"]
+__all__ = ["ProbeEstimate", "diagonal", "mean_and_error", "trace"]
 
 
 class ProbeEstimate(NamedTuple):
@@ -120,9 +120,21 @@ def diagonal(
 
 
 def _mean(samples: Tensor, applications: int, shift: Tensor | float = 0.0) -> ProbeEstimate:
-    """Mean and standard error over the last axis."""
-    error = samples.std(-1) / samples.shape[-1] ** 0.5
-    return ProbeEstimate(samples.mean(-1) + shift, error, applications)
+    mean, error = mean_and_error(samples)
+    return ProbeEstimate(mean + shift, error, applications)
+
+
+def mean_and_error(samples: Inexact[Tensor, " ... m"]) -> tuple[Tensor, Tensor]:
+    """Mean and standard error over the last axis, of numbers whose squares may overflow.
+
+    Example:
+        >>> mean_and_error(torch.tensor([1e30, 3e30]))
+        (tensor(2.0000e+30), tensor(1.0000e+30))
+    """
+    scale = samples.abs().amax(-1, keepdim=True)
+    scale = torch.where(scale > 0, scale, 1)
+    error = scale[..., 0] * (samples / scale).std(-1) / samples.shape[-1] ** 0.5
+    return samples.mean(-1), error
 
 
 def _apply(op: LinearOperator, x: Tensor) -> Tensor:
@@ -173,8 +185,8 @@ def _left_out(R: Tensor) -> Tensor:
     put at the rounding error give vectors that are orthogonal up to that.
     """
     U, sigma, Vh = torch.linalg.svd(R)
-    info = torch.finfo(sigma.dtype)
-    S = U @ (Vh / sigma.clamp(min=max(info.eps * float(sigma[0]), info.tiny**0.5))[:, None])
+    sigma = sigma / torch.where(sigma[0] > 0, sigma[0], 1)
+    S = U @ (Vh / sigma.clamp(min=torch.finfo(sigma.dtype).eps)[:, None])
     return S / S.norm(dim=0)
 
 

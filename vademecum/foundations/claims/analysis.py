@@ -205,7 +205,13 @@ def best_angle(height: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 @claim(by="identity", sources=("D-061", "E-049"), budget=0.5, full={"sets": 50})
-def lagrange_multipliers(price: int = 1, constrained: bool = True, sets: int = 3):
+def lagrange_multipliers(
+    price: int = 1,
+    constrained: bool = True,
+    power: int = 1,
+    extremum: bool = False,
+    sets: int = 3,
+):
     r"""Lagrange multipliers for one equality constraint.
 
     If $x^*$ is a local extremum of $f$ on $\{g = c\}$ and $\nabla g(x^*) \ne 0$, there is a
@@ -215,8 +221,9 @@ def lagrange_multipliers(price: int = 1, constrained: bool = True, sets: int = 3
     sufficient.
 
     Checked for $x y$ on $x + y = c$, with the maximum $c^2 / 4$ at $x = y = \gamma = c / 2$; for
-    $e^{a^\top x}$ on random ellipses, its maximum found from values alone; and for $y$ on
-    $y = x^3$, where the origin is stationary and no extremum.
+    $e^{a^\top x}$ on random ellipses, its maximum found from values alone; for $x$ on $x^k = y^2$
+    (`power` is $k$), least at the origin; and for $y$ on $y = x^3$, where the origin is stationary
+    and no extremum.
     """
     for c in (2, 6, 10):
         matrix, rhs = torch.tensor([[0.0, 1, -1], [1, 0, -1], [1, 1, 0]]), torch.tensor([0.0, 0, c])
@@ -241,13 +248,20 @@ def lagrange_multipliers(price: int = 1, constrained: bool = True, sets: int = 3
         normal = 2 * m @ x.detach()
         gamma = slope @ normal / (normal @ normal)
         yield equals(slope, gamma * normal, tol=1e-6, set=k)  # an angle is known to some 1e-8
-        h = 1e-3
+        h = 1e-3  # f is exp(s sqrt(c)) with s < 10, so that this errs by (h s)^2 / 24 of gamma
         yield equals((f(top(1 + h)) - f(top(1 - h))) / (2 * h), price * gamma, tol=1e-4, set=k)
-    gradient, normal = torch.tensor([0.0, 1.0]), torch.tensor([-3 * 0.0**2, 1.0])
-    yield equals(gradient, 1.0 * normal)
-    t = torch.tensor([-0.1, 0.1])
-    yield equals((t**3).sign(), t.sign())  # f on the curve: below and above its value at the origin
+    origin = torch.zeros(2, requires_grad=True)
+    normal = torch.autograd.grad(origin[0] ** power - origin[1] ** 2, origin)[0]
+    yield equals(torch.tensor([1.0, 0.0]), normal[0] * normal)  # the gradient of x; 1 is its price
+    normal = torch.autograd.grad(origin[1] - origin[0] ** 3, origin)[0]
+    yield equals(torch.tensor([0.0, 1.0]), normal[1] * normal)
+    y = torch.tensor([-0.1, 0.1]) ** 3
+    yield equals(int(y.min() >= 0 or y.max() <= 0), int(extremum))
 
 
 lagrange_multipliers.foil("unconstrained stationarity gives (0, 0)", constrained=False)
 lagrange_multipliers.foil("the Lagrangian with a plus has the price with a minus", price=-1)
+lagrange_multipliers.foil(
+    r"at the cusp of $x^3 = y^2$ the constraint has no gradient, and $x$ no multiplier", power=3
+)
+lagrange_multipliers.foil("a stationary point need not be an extremum", extremum=True)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import torch
@@ -24,6 +25,11 @@ Divergence = Callable[[Tensor, Tensor], Tensor]
 def exponential_moment(phi: Tensor, q: Tensor, p: Tensor) -> Tensor:
     """The bound of Donsker and Varadhan."""
     return donsker_varadhan_bound(phi, phi, q=q, p=p)
+
+
+def empirical(counts: Tensor) -> Tensor:
+    """The relative frequencies along the last axis."""
+    return counts / counts.sum(-1, keepdim=True)
 
 
 @claim(by="identity", sources=("B-422",), budget=0.5, full={"draws": 2000})
@@ -54,6 +60,9 @@ def donsker_varadhan(
         yield equals(divergence(q, p) - value, divergence(q, tilted), k=k)
         q = random_laws(k)
         yield equals(bound((q / p).log() + 7, q, p), divergence(q, p), k=k)
+        counts = torch.randint(1, 9, (2, k))
+        drawn = [phi.repeat_interleave(often) for often in counts]  # all draws with equal weights
+        yield equals(donsker_varadhan_bound(*drawn), bound(phi, *empirical(counts)), k=k)
 
 
 donsker_varadhan.foil(
@@ -61,6 +70,20 @@ donsker_varadhan.foil(
     bound=lambda phi, q, p: ((q - p) * phi).sum(),
 )
 donsker_varadhan.foil("the reversed divergence", divergence=lambda q, p: kl(p, q))
+
+
+def with_baseline(log_prob: Tensor, f: Tensor, z: Tensor, *, b: float) -> Tensor:
+    """Subtract a number."""
+    return score_function_gradient(log_prob, f, [z], baseline=b)[0]
+
+
+def expected(estimator: Callable[..., Tensor], f: Tensor, z: Tensor, n: int) -> Tensor:
+    """The mean of an estimate over all samples of n draws from the softmax of z."""
+    mean, p = torch.zeros_like(z), z.detach().softmax(0)
+    for draws in product(range(len(z)), repeat=n):
+        x = torch.tensor(draws)
+        mean = mean + p[x].prod() * estimator(z.log_softmax(0)[x], f[x], z)
+    return mean
 
 
 def own_mean(log_prob: Tensor, f: Tensor, z: Tensor) -> Tensor:
@@ -104,11 +127,11 @@ def log_derivative_trick(
     central = ((z.detach() + h).softmax(-1) @ f - (z.detach() - h).softmax(-1) @ f) / 2e-5
     for b in (0.0, -3.0, 100.0):
         yield equals((p * (f - b)) @ scores, central, tol=1e-7, b=b)
-    mean = torch.zeros(3)
-    for pair in product(range(3), repeat=2):  # all samples of two draws
-        chosen = torch.tensor(pair)
-        mean += p[chosen].prod() * estimator(z.log_softmax(0)[chosen], f[chosen], z)
-    yield equals(mean, central, tol=1e-7)
+        yield equals(expected(partial(with_baseline, b=b), f, z, 1), central, tol=1e-7, b=b)
+        one_draw = with_baseline(z.log_softmax(0)[:1], f[:1], z, b=b)
+        yield equals(one_draw, (f[0] - b) * scores[0], b=b)
+    for n in (2, 3):
+        yield equals(expected(estimator, f, z, n), central, tol=1e-7, n=n)
     x = torch.multinomial(p, draws, replacement=True)
     (sampled,) = score_function_gradient(z.log_softmax(0)[x], f[x], [z], baseline=0.0)
     radius = math.sqrt(2 * math.log(2 * 3 / 1e-7) / draws)
@@ -146,13 +169,13 @@ def empirical_cross_entropy(offset: int = -1, divergence: Divergence = kl):
     reversed $\mathrm{KL}(p \| \hat p)$ is infinite with positive probability.
     """
     counts = torch.randint(1, 9, (5,))
-    empirical = counts / counts.sum()
+    hat = empirical(counts)
     x = torch.arange(5).repeat_interleave(counts)
     z = torch.randn(5, requires_grad=True)
     (slope,) = torch.autograd.grad(-z.log_softmax(0)[x].mean(), z)
-    yield equals(slope, z.softmax(0) - empirical)
+    yield equals(slope, z.softmax(0) - hat)
     model = random_laws(1000, 5)
-    yield at_least(-model[:, x].log().mean(1), cross(empirical, empirical))
+    yield at_least(-model[:, x].log().mean(1), cross(hat, hat))
     laws = [
         ([0.5, 0.5], (50, 200, 800)),
         ([0.3, 0.7], (50, 200, 800)),

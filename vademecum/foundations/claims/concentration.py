@@ -28,10 +28,16 @@ def markov_inequality(nonnegative: bool = True, power: int = 1, count: int = 100
     *Proof.* $a \mathbf 1[X \ge a] \le X$; take expectations.
 
     *Check.* Random laws with integer atoms and weights, $a$ over all positive atoms and the
-    half-integers below them; the law on $\{0, a\}$ attains the bound.
+    half-integers below them; equality in integers; the law on $\{0, a\}$ attains the bound.
     """
     x, w, total = laws(count, low=0)
+    x[0] = torch.tensor([0, 5, 0, 5, 5, 0])
+    if not nonnegative:
+        x[1], w[1], total[1] = torch.tensor([-1, 1, -1, 1, -1, 1]), 1, 6
     mean = (w * x).sum(1, keepdim=True) / total
+    left = (w * x).sum(1, keepdim=True) - x * (w[:, None] * (x[:, None] >= x[:, :, None])).sum(-1)
+    two_atoms = ((x[:, None] == 0) | (x[:, None] == x[:, :, None])).all(-1)
+    yield equals((left == 0)[x > 0], two_atoms[x > 0])
     for shift in (0.0, 0.5):
         a = x - shift
         tail = (w[:, None] * (x[:, None] >= a[:, :, None])).sum(-1) / total
@@ -39,8 +45,6 @@ def markov_inequality(nonnegative: bool = True, power: int = 1, count: int = 100
         yield at_most(tail[a > 0], bound, shift=shift)
     for a in (1.0, 2.0, 7.0):
         yield equals(markov_bound(0.25 * a, a**power), 0.25, a=a)
-    if not nonnegative:
-        yield at_most(0.5, markov_bound(0.0, 1.0), a=1)
 
 
 _SIGN = r"without $X \ge 0$: $X = \pm 1$ has $P(X \ge 1) = \frac12 > 0 = \mathbb E[X]$"
@@ -185,6 +189,11 @@ def wald(k: Tensor, n: int, *, confidence: float, **_: str) -> tuple[Tensor, Ten
     return k / n - half, k / n + half
 
 
+def binomial(n: int, p: Tensor) -> Tensor:
+    """The probabilities of all numbers of successes, a row for each p."""
+    return Binomial(n, p[:, None]).log_prob(torch.arange(n + 1.0)).exp()
+
+
 @claim(by="exhaustion", budget=0.5, full={"sizes": (1, 2, 5, 10, 30, 100, 300), "grid": 2000})
 def clopper_pearson_coverage(
     interval: Callable[..., tuple[Tensor, Tensor]] = clopper_pearson,
@@ -195,13 +204,15 @@ def clopper_pearson_coverage(
 
     Let $k$ of $n$ independent trials succeed, each with probability $p$. Whatever $p \in [0, 1]$,
     the interval $[\mathrm{low}_k, \mathrm{high}_k]$ contains it with a probability of at least the
-    confidence $1 - \alpha$, and so do the one-sided intervals.
+    confidence $1 - \alpha$, and so do the one-sided intervals. The limits are as tight as the tails
+    allow: $P(X \ge k) = \frac\alpha2$ at $p = \mathrm{low}_k$ for $k > 0$, and
+    $P(X \le k) = \frac\alpha2$ at $p = \mathrm{high}_k$ for $k < n$ ($\alpha$ for one side).
 
     *Proof.* $p < \mathrm{low}_k$ means $P_p(X \ge k) < \frac\alpha2$, which happens with a
     probability below $\frac\alpha2$; likewise above. (Clopper and Pearson, 1934.)
 
     *Check.* The coverage summed over all $k$, on a grid of $p$ and just outside every limit, where
-    it is least.
+    it is least; and the tails at the limits.
     """
     for n in sizes:
         k = torch.arange(n + 1)
@@ -209,12 +220,21 @@ def clopper_pearson_coverage(
             for side in ("both", "lower", "upper"):
                 low, high = interval(k, n, confidence=confidence, side=side)
                 p = torch.cat([torch.linspace(0, 1, grid), low - 1e-12, high + 1e-12]).clamp(0, 1)
-                pmf = Binomial(n, p[:, None]).log_prob(k.double()).exp()
                 covered = (low <= p[:, None]) & (p[:, None] <= high)
-                coverage = (pmf * covered).sum(1)
-                yield at_least(coverage, confidence, n=n, confidence=confidence, side=side)
+                coverage = (binomial(n, p) * covered).sum(1)
+                at = {"n": n, "confidence": confidence, "side": side}
+                yield at_least(coverage, confidence, **at)
+                alpha = (1 - confidence) / (2 if side == "both" else 1)
+                if side != "upper":
+                    yield equals(binomial(n, low).triu().sum(1)[1:], alpha, **at)
+                if side != "lower":
+                    yield equals(binomial(n, high).tril().sum(1)[:-1], alpha, **at)
 
 
 clopper_pearson_coverage.foil(
     "the normal approximation (Wald) covers next to nothing near p = 0", interval=wald
+)
+clopper_pearson_coverage.foil(
+    "from 0 to 1 is covered with certainty, and says nothing",
+    interval=lambda k, n, **_: (0.0 * k, 0.0 * k + 1),
 )

@@ -110,10 +110,19 @@ def strict_convexity_uniqueness(
 
 
 strict_convexity_uniqueness.foil("without strictness a whole interval minimises", functions="flat")
-for where, name in (("D-040", "exponential"), ("D-044", "logarithm"), ("E-042", "exponential")):
+for where, name, text in (
+    ("D-040", "exponential", "strict convexity guarantees a (unique) global minimum"),
+    (
+        "D-044",
+        "logarithm",
+        r"strictly convex $\Rightarrow$ has a unique global minimum, in the "
+        "list of properties",
+    ),
+    ("E-042", "exponential", r"strict convexity $\Rightarrow$ exactly one global minimum"),
+):
     strict_convexity_uniqueness.erratum(
         where,
-        printed=r"strictly convex $\Rightarrow$ has a unique global minimum",
+        printed=text,
         right="strictly convex: has at most one global minimum",
         why="strict convexity gives uniqueness, not existence: the exponential function and minus"
         " the logarithm are strictly convex and have no minimiser",
@@ -177,7 +186,9 @@ convex_maximum.foil("the pointwise minimum of x and -x is -|x|", pick="min")
 
 @claim(by="sampling", sources=("D-047", "E-045"), budget=0.5, full={"n": 100_000})
 def convex_composition(
-    outer: Literal["increasing", "parabola", "decreasing"] = "increasing", n: int = 300
+    outer: Literal["increasing", "parabola", "decreasing", "concave"] = "increasing",
+    inner: Literal["convex", "concave"] = "convex",
+    n: int = 300,
 ):
     r"""A convex non-decreasing function of a convex function.
 
@@ -187,19 +198,17 @@ def convex_composition(
     *Proof.* $g(f(\lambda x + (1 - \lambda) y)) \le g(\lambda f(x) + (1 - \lambda) f(y)) \le
     \lambda g(f(x)) + (1 - \lambda) g(f(y))$, the first step by monotonicity.
     """
-    if outer == "parabola":  # (u - 1)^2 after x^2, in eighths
-        yield at_most(excess(lambda x: (x[:, 0] ** 2 - 64) ** 2, n, 1), 0)
-    if outer == "decreasing":
-        found = search(lambda x: (-(x[:, 0] ** 2)).exp(), -1.0, 1.0)
-        yield at_most(found.gap, found.tol, tol=0.0)
-    growing: list[Function] = [
-        lambda u: u.clamp(min=0) ** 2,
-        lambda u: torch.maximum(u, 2 * u - 1),
-    ]
+    shapes: dict[str, list[Function]] = {
+        "increasing": [lambda u: u.clamp(min=0) ** 2, lambda u: torch.maximum(u, 2 * u - 1)],
+        "parabola": [lambda u: (u - 64) ** 2],  # of x^2, with 8 as the unit of x
+        "decreasing": [torch.neg],
+        "concave": [lambda u: u.clamp(max=0)],
+    }
+    sign = 1 if inner == "convex" else -1
     for d in (1, 2, 4):
-        for f in (hinges(d), bowl(d)):
-            for g in growing:
-                yield at_most(excess(lambda x, f=f, g=g: g(f(x)), n, d), 0, d=d)
+        for f in (lambda x: x.square().sum(1), lambda x: x[:, 0], hinges(d), bowl(d)):
+            for g in shapes[outer]:
+                yield at_most(excess(lambda x, f=f, g=g: g(sign * f(x)), n, d), 0, d=d)
         a = torch.randint(-5, 6, (d,))
         for g in (lambda u: (u - 1) ** 2, torch.abs, torch.neg):
             yield at_most(excess(lambda x, a=a, g=g: g((x * a).sum(1) + 3), n, d), 0, d=d)
@@ -208,4 +217,6 @@ def convex_composition(
 
 
 convex_composition.foil("a parabola is not monotone: 0, 1, 0 at -1, 0, 1", outer="parabola")
-convex_composition.foil("a decreasing g: the bell curve is not convex", outer="decreasing")
+convex_composition.foil("a decreasing g: minus the square is not convex", outer="decreasing")
+convex_composition.foil("an increasing g that is not convex, after x", outer="concave")
+convex_composition.foil("an increasing g of a function that is not convex", inner="concave")

@@ -252,7 +252,7 @@ def convexity_second_order(order: int = 2, n: int = 100):
 for where in ("D-042", "E-040"):
     convexity_second_order.erratum(
         where,
-        printed=r"$f'(x) \ge 0$ as the condition for convexity",
+        printed=r"$f'(x) \ge 0$ (first derivative) as the condition for convexity",
         right=r"$f''(x) \ge 0$",
         why="one prime is missing: a function with this property is non-decreasing; the convex"
         " square has the derivative -2 at -1, and the cube has it and is not convex",

@@ -157,7 +157,9 @@ def unbent(x: Tensor) -> Tensor:
 
 
 @claim(by="identity", sources=("B-489",), budget=0.5, full={"h": 0.1})
-def change_of_variables(formula: Callable[..., Tensor] = pushed, h: float = 0.5):
+def change_of_variables(
+    formula: Callable[..., Tensor] = pushed, bijective: bool = True, h: float = 0.5
+):
     r"""The change of variables for densities: the pushforward.
 
     If $F$ is a diffeomorphism and $x = F(z)$ with $z \sim p_Z$, then
@@ -177,6 +179,9 @@ def change_of_variables(formula: Callable[..., Tensor] = pushed, h: float = 0.5)
     yield equals(along(torch.neg, z), mirrored, map="-z")
     log_normal = scipy.stats.lognorm.pdf(z[:, 0].exp().numpy(), 0.8, scale=np.exp(0.3))
     yield equals(along(torch.exp, z), log_normal, map="exp z")
+    if not bijective:  # the law of z^2 is a scaled non-central chi-squared one
+        squared = scipy.stats.ncx2.pdf(z[:, 0].numpy() ** 2 / 0.64, 1, 0.09 / 0.64) / 0.64
+        yield equals(along(torch.square, z), squared, map="z^2")
     for d in (2, 3):
         A = torch.linalg.qr(torch.randn(d, d)).Q * (torch.rand(d) + 0.5)  # well conditioned
         B, b, mean = torch.randn(d, d), torch.randn(d), torch.randn(d)
@@ -199,6 +204,7 @@ for _slip, _why in (
     ("at x", r"the Jacobian of $F$ at $x$ instead of at $F^{-1}(x)$"),
 ):
     change_of_variables.foil(_why, formula=partial(slipped, slip=_slip))
+change_of_variables.foil(r"$z^2$ is no bijection: two points have one image", bijective=False)
 
 
 def convolved(f: Density, g: Density, z: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -258,6 +258,7 @@ def kl_code_length(
         q, p = 0.5 ** depths.double(), weights / weights.sum()
         code = huffman_code(q)
         yield equals(code.lengths, depths, tree=tree)
+        yield equals([len(word) for word in code.words], depths, tree=tree)
         begun = [sum(other.startswith(word) for other in code.words) for word in code.words]
         yield equals(begun, 1, tree=tree)  # by itself only
         mean = p @ code.lengths.double()

@@ -13,11 +13,18 @@ from vademecum.foundations.claims.convexity import hinges
 
 
 def laws(n: int, atoms: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Random integer atoms and weights k / m whose mean is an integer; m for each law."""
+    """Random integer atoms and weights k / m whose mean is an integer; m for each law.
+
+    The first law has the mean 0: -2 with the weight 1/3, and 1 with 2/3.
+    """
     k = torch.randint(0, 6, (n, atoms))
     k[:, 0] += 1
+    k[0] = 0
+    k[0, :2] = torch.tensor([1, 2])
     m = k.sum(1)
-    return k, m[:, None] * torch.randint(-6, 7, (n, atoms)), m
+    x = m[:, None] * torch.randint(-6, 7, (n, atoms))
+    x[0, :2] = torch.tensor([-2, 1])
+    return k, x, m
 
 
 @claim(
@@ -40,9 +47,9 @@ def jensen_inequality(
     Checked exactly on random finite laws with integer atoms and an integer mean; for $\exp$ and
     $-\log$ in floats; and for the Gaussian by quadrature, $e^\mu < e^{\mu + \sigma^2 / 2}$.
     """
-    if among == "cube":  # -2 with weight 1/3 and 1 with weight 2/3
-        yield at_most(0**3, (-2) ** 3 + 2 * 1**3)
     shapes: list[Callable[[Tensor], Tensor]] = [torch.square, lambda x: x**4, torch.abs]
+    if among == "cube":
+        shapes = [lambda x: x**3]
     for atoms in range(2, 7):
         k, x, m = laws(n, atoms)
         mean = (k * x).sum(1) // m
@@ -53,6 +60,9 @@ def jensen_inequality(
         strict = (k * x**4).sum(1) - m * mean**4
         constant = ((x == mean[:, None]) | (k == 0)).all(1)
         yield equals(strict == 0, constant, atoms=atoms)
+        flat = (k * x.abs()).sum(1) == m * mean.abs()  # affine on the hull if zero is not inside
+        signs = torch.where(k > 0, x.sign(), 0)
+        yield equals(flat, signs.amin(1) * signs.amax(1) >= 0, atoms=atoms)
         yield equals((k * (3 * x - 7)).sum(1), m * (3 * mean - 7), atoms=atoms)
         yield equals((k * x[:, :1] ** 4).sum(1), m * x[:, 0] ** 4, atoms=atoms)  # point masses
         p, x = torch.rand(n, atoms).softmax(1), 0.1 + 3 * torch.rand(n, atoms)

@@ -88,7 +88,9 @@ def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 200):
     $\mathrm{Var}[z^\top A z] = 2 \sum_{i \ne j} A_{ij}^2$: the diagonal does not contribute.
 
     *Proof.* $z^\top A z = \mathrm{Tr}\, A + 2 \sum_{i < j} A_{ij} z_i z_j$, and the products
-    $z_i z_j$ are uncorrelated, with mean 0 and variance 1.
+    $z_i z_j$ are uncorrelated, with mean 0 and variance 1. In expectation, by all $2^n$ vectors of
+    signs; sampled, both means lie within seven standard errors, a false alarm of less than
+    $10^{-7}$ even for the skewed estimates of the variance.
     """
     A = planted(torch.randn(n))
     Z = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)))

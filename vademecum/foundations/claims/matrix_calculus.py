@@ -143,5 +143,7 @@ def matrix_calculus(
 
 
 matrix_calculus.foil("the other layout", layout="transposed")
-matrix_calculus.foil("2 A x is the gradient of x^T A x for symmetric A only", symmetrise=False)
+matrix_calculus.foil(
+    r"$2 A x$ is the gradient of $x^\top A x$ for symmetric $A$ only", symmetrise=False
+)
 matrix_calculus.foil("the differential of the inverse has a minus", sign=1)

@@ -256,11 +256,15 @@ mgf_uniqueness.foil("equality of the moments of order 0 to 3", knows="moments")
 mgf_uniqueness.foil(
     r"equal point probabilities: $\mathcal N(0, 1)$ and $U(0, 1)$", knows="point probabilities"
 )
-for _where in ("D-018", "E-019"):
+for _where, _printed in {
+    "D-018": r"$\psi_X(t) = \mathbb E[e^{t X}]$ said to characterise the law of $X$, without a "
+    "condition",
+    "E-019": r"$\psi_X(t) = E[e^{t X}]$ said to characterise the law, without an existence "
+    "condition",
+}.items():
     mgf_uniqueness.erratum(
         _where,
-        printed=r"$\psi_X(t) = \mathbb E[e^{t X}]$ said to characterise the law of $X$, without a"
-        " condition",
+        printed=_printed,
         right=r"if it is finite in a neighbourhood of 0",
         why="all Cauchy laws share it",
         weight="soft",

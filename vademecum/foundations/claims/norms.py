@@ -264,7 +264,7 @@ def holder_equality(
 
 holder_equality.erratum(
     "B-014",
-    printed=r"$v^\top u = \|v\|_p \|u\|_{p^*}$ if $|v|^p = \gamma |u|^{p^*}$",
+    printed=r"equality if $|v|^p = \gamma |u|^{p^*}$, for the chain that starts with $v^T u$",
     right=r"in addition $v_i u_i \ge 0$ for every $i$",
     why=r"$p = 2$, $v = (1, 1)$, $u = (1, -1)$: the moduli agree, and $v^\top u = 0 < 2$",
     weight="soft",

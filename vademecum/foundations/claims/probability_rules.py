@@ -182,15 +182,15 @@ def union_bound(
 
     *Proof.* $1_{\bigcup A_i} \le \sum_i 1_{A_i}$ pointwise, with equality outside the overlaps.
 
-    *Check.* Families of up to six subsets of a space of 12 points with integer weights, some of
+    *Check.* Families of up to six subsets of a space of 12 (`points`) with integer weights, some of
     them 0, exactly. `disjoint` says whether equality is promised for null overlaps only.
     """
-    weights = torch.randint(0, 4, (families, 12))
+    weights = torch.randint(0, 4, (families, points))
     weights[:, 0] = 1
     for size in (2, 3, 6):
         density = torch.rand(families, 1, 1) / 2
-        events = torch.rand(families, size, 12) < density
-        owner = torch.randint(size + 1, (families // 2, 1, 12))
+        events = torch.rand(families, size, points) < density
+        owner = torch.randint(size + 1, (families // 2, 1, points))
         events[::2] = torch.arange(size)[:, None] == owner  # half of them without overlaps
         events[0, :, 0] = True  # a point of weight 1 in all of them
         chance = (events * weights[:, None]).sum(-1)

@@ -15,7 +15,9 @@ def orthogonal(n: int) -> Tensor:
 
 
 @claim(by="identity", sources=("B-470",), budget=0.5, full={"rounds": 200, "n": 60})
-def power_iteration(factors: int = 2, transposed: bool = True, rounds: int = 40, n: int = 6):
+def power_iteration(
+    factors: int = 2, transposed: bool = True, along: float = 3.0, rounds: int = 40, n: int = 6
+):
     r"""Power method for the largest singular value.
 
     Alternate $u \leftarrow J v / \|J v\|$, $v \leftarrow J^\top u / \|J^\top u\|$; if
@@ -25,15 +27,18 @@ def power_iteration(factors: int = 2, transposed: bool = True, rounds: int = 40,
     Jacobian-vector products suffice.
 
     *Proof.* A round multiplies the component along $v_i$ by $\sigma_i^2$, before it is normalised.
+    `along` is the component along $v_1$ at the start of an exact case in the plane.
     """
     kind = "singular" if transposed else "eigenvalue"
     shear = torch.tensor([[1.0, 5.0], [0.0, 0.5]])
     found = iterate(shear, kind=kind, tol=0, max_iter=rounds).value
     yield equals(found, torch.linalg.matrix_norm(shear, 2), n=2)
-    s, v = 0.8, torch.tensor([3.0, 4.0])
+    s, start = 0.8, torch.tensor([along, 4.0])
+    plane, v = torch.diag(torch.tensor([1.0, s])), start
+    yield equals(iterate(plane, v0=start, tol=0, max_iter=rounds).value, 1.0, n=2)
     for k in range(1, 21):
-        v = iterate(torch.diag(torch.tensor([1.0, s])), v0=v, tol=0, max_iter=1).v
-        yield equals(v[1] / v[0] / (4 / 3 * s ** (factors * k)), 1.0, rounds=k)
+        v = iterate(plane, v0=v, tol=0, max_iter=1).v
+        yield equals(v[1] / v[0] / (4 / along * s ** (factors * k)), 1.0, rounds=k)
     sigma = torch.cat([torch.tensor([1.0, 0.7]), 0.5 * torch.rand(n - 2)])
     U, V = orthogonal(n), orthogonal(n)
     J = (U * sigma) @ V.T
@@ -47,12 +52,16 @@ def power_iteration(factors: int = 2, transposed: bool = True, rounds: int = 40,
     yield at_least(history.diff(), 0.0, tol=1e-14)
     yield at_most(history[-1], 1.0)
     yield equals(history[-1], torch.linalg.matrix_norm(J, 2))
+    found = iterate(J, v0=start, tol=1e-6)
+    yield equals(found.residual, (J.T @ found.u - found.value * found.v).norm(), tol=1e-14)
+    yield at_most(found.residual, 1e-6 * found.value, tol=0.0)
 
 
 power_iteration.foil(r"one factor only is slower than the exact $s^2$ a round", factors=1)
 power_iteration.foil(
     "without the transpose a shear has 1, its eigenvalue, instead of 5.12", transposed=False
 )
+power_iteration.foil(r"a start orthogonal to $v_1$ ends at $\sigma_2 = 0.8$", along=0.0)
 
 
 def reduced(X: Tensor, r: int, keep: str) -> Tensor:
@@ -77,10 +86,12 @@ def eckart_young(keep: str = "largest", rivals: int = 60):
     $\sigma_r > \sigma_{r+1}$.
 
     *Proof.* Weyl's $\sigma_{i+r}(X) \le \sigma_i(X - Y) + \sigma_{r+1}(Y)$, where the last term is
-    zero, bounds all singular values of $X - Y$ from below.
+    zero, bounds all singular values of $X - Y$ from below. Uniqueness: the best $Y$ with columns in
+    the range of a projection $P$ is $P X$, and $\|X - P X\|_F^2 - \sum_{i > r} \sigma_i^2 \ge
+    \frac12 (\sigma_r^2 - \sigma_{r+1}^2) \|P - U_r U_r^\top\|_F^2$.
     """
     for X in (torch.ones(2, 2), torch.randn(6, 5)):
-        sigma = torch.linalg.svdvals(X)
+        U, sigma, _ = torch.linalg.svd(X, full_matrices=False)
         for r in range(1, len(sigma)):
             best, spectral = sigma[r:].norm(), sigma[r]
             Y = reduced(X, r, keep)
@@ -94,6 +105,10 @@ def eckart_young(keep: str = "largest", rivals: int = 60):
             yield at_least(others.norm(dim=1), best, r=r)
             yield at_least(others[:, 0], spectral, r=r)
             yield at_least(others[:, : len(sigma) - r], sigma[r:], r=r)
+            Q = torch.linalg.qr(left).Q
+            apart = r - (Q.mT @ U[:, :r]).square().sum((1, 2))  # half the squared distance
+            excess = (X - fitted).square().sum((1, 2)) - best**2
+            yield at_least(excess, (sigma[r - 1] ** 2 - sigma[r] ** 2) * apart, r=r)
 
 
 eckart_young.foil("the smallest triplets", keep="smallest")

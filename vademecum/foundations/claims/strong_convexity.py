@@ -29,7 +29,7 @@ def strong_convexity(half: float = 0.5, surplus: float = 0.0, n: int = 200):
     $\mu = a - |b|$ exactly, attained along $(1, \mp 1)$; `strong_convexity_constant` finds it, and
     `smoothness_constant` finds $a + |b|$.
     """
-    for a, b in ((3, 2), (5, -4), (4, 0)):
+    for a, b in ((4, 0), (5, -4), (3, 2)):
         h = torch.tensor([[a, b], [b, a]]).double()
         mu = a - abs(b) + surplus
         f = lambda x, h=h: ((x @ h) * x).sum(1) / 2  # noqa: E731
@@ -61,7 +61,7 @@ strong_convexity.foil("the factor 1/2 is lost: the half square has the constant 
 strong_convexity.foil("no constant larger than the least eigenvalue will do", surplus=0.01)
 
 
-@claim(by="sampling", sources=("C-103",), budget=0.5, full={"n": 100_000})
+@claim(by="sampling", sources=("C-103",), budget=1.0, full={"n": 100_000})
 def strong_convexity_curvature(
     mu: float = 1.0, shape: Literal["ripple", "quartic"] = "ripple", n: int = 2000
 ):

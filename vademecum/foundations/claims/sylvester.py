@@ -42,6 +42,8 @@ def sylvester_criterion(
         least = sign_of_eigenvalues(A)[:, 0]
         yield equals(semidefinite(A), least >= 0, d=d)
         yield equals(definite(A), least > 0, d=d)
+        for minors in (leading_minors, principal_minors):
+            yield equals(minors(A.double()), minors(A), d=d)  # by other algorithms
 
 
 sylvester_criterion.foil(

@@ -76,7 +76,7 @@ def numpy_transpose(method: str = "transpose"):
 numpy_transpose.foil("a copy has rows where its transpose has columns", method="copy")
 numpy_transpose.erratum(
     "A-421",
-    printed="A.getT() or A.transpose(), under ndarray manipulation",
+    printed="A.getT() or A.transpose() under ndarray manipulation",
     right="A.T or A.transpose()",
     why="`np.ndarray` has no `getT`: the call raises AttributeError. Only `np.matrix` has it.",
     method="getT",

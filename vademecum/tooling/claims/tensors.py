@@ -112,6 +112,7 @@ def torch_activations_and_loss(swap: bool = False, scale: float = 1.0):
     z, c = torch.randn(6, 4), torch.randint(4, (6,))
     refused = raises(RuntimeError, lambda: called(nn.CrossEntropyLoss(), z, c))
     yield equals(refused, 0)
+    yield equals(raises(RuntimeError, lambda: nn.CrossEntropyLoss()(c, z)), 1)
     pairs = zip(z.tolist(), c.tolist(), strict=True)
     terms = [math.log(sum(math.exp(v) for v in row)) - row[k] for row, k in pairs]
     yield equals(called(nn.CrossEntropyLoss(), z, c), sum(terms) / 6, tol=1e-12)
