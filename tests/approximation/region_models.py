@@ -5,6 +5,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
 from vademecum.approximation.units import AbsUnit, Maxout
 
@@ -43,6 +44,21 @@ class Shared(nn.Module):
         return F.hardtanh(self.layer(h) + h) + self.other(x)
 
 
+class Sizes(nn.Module):
+    """Sizes of another tensor than the one shaped, a scalar a row, infinite ends, functions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 2, 2), nn.Linear(8, 3)
+        self.register_buffer("shift", torch.randn(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.conv(x).clamp(0.0, float("inf")).view(x.size(0), -1)
+        h = 1 - F.linear(h, self.head.weight, self.head.bias)
+        h = F.prelu(h / x.shape[2] - self.shift, self.shift)
+        return F.relu(h[:, 0] - h[:, 1]) - F.hardtanh(h.sum(1), -float("inf"), 0.2)
+
+
 def with_statistics(model: nn.Module) -> nn.Module:
     """The model with random statistics in its normalisations."""
     for module in model.modules():
@@ -75,6 +91,11 @@ def models() -> dict[str, tuple[Any, tuple[int, ...]]]:
                                        nn.Linear(6, 1)), (2, 5)),
             "branches": (Branches(), (1, 4, 4)),
             "shared": (Shared(), (4,)),
+            "sizes": (Sizes(), (1, 3, 3)),
+            "normed weights": (nn.Sequential(
+                parametrizations.weight_norm(nn.ConvTranspose1d(2, 3, 2)), nn.PReLU(3),
+                nn.Flatten(), parametrizations.spectral_norm(nn.Linear(12, 4, bias=False)),
+                nn.ReLU(inplace=True), nn.Linear(4, 2)), (2, 3)),
             "affine": (nn.Sequential(nn.ConstantPad1d(1, 0.5), nn.Linear(4, 3)), (2,)),
         }  # fmt: skip
         for model, _ in zoo.values():

@@ -72,6 +72,16 @@ def test_errors_are_those_of_the_network(steepness, dtype):
     torch.testing.assert_close(norms, torch.full_like(norms, length))
 
 
+def test_directions_that_are_known():
+    x = torch.randn(60, 4).double() * torch.tensor([1.0, 50.0, 0.02, 1.0]) + 3
+    theta = torch.randn(2, 4).double() / x.std(0)
+    t = x @ theta[1]
+    fit = barron_fit(x, (t > t.median()).double(), 1, directions=theta, candidates=1, rounds=0)
+    assert float(fit.errors[0]) < 1e-20
+    blind = barron_fit(x, (t > t.median()).double(), 1, candidates=1, rounds=0)
+    assert float(blind.errors[0]) > 1e-3
+
+
 def test_stops_and_repeats():
     x = torch.tensor([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0], [3.0, 1.0]])
     stairs = torch.tensor([0.0, 0.0, 2.0, 5.0])
@@ -98,6 +108,8 @@ ERRORS = [
     (barron_fit, (torch.full((5, 2), 0.1), Y, 2), {}, "x must have points that differ"),
     (barron_fit, (X, Y, 2), {"steepness": 0.0}, "steepness must be > 0"),
     (barron_fit, (X, Y, 2), {"candidates": 0}, "candidates must be >= 1"),
+    (barron_fit, (X, Y, 2), {"directions": X[:, :1]}, "directions must be 2 wide"),
+    (barron_fit, (X, Y, 2), {"directions": X * math.nan}, "directions must be finite"),
     (barron_fit, (X, Y, 2), {"rounds": -1}, "rounds must be >= 0"),
     (barron_constant, (Y, X[:4]), {}, "a must be 4 wide"),
     (barron_constant, (Y, X * math.nan), {}, "omega must be finite"),

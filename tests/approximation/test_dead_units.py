@@ -45,11 +45,12 @@ def test_units_by_kind():
 def test_what_is_certified_is_dead_all_over_the_box(name):
     model, shape = MODELS[name]
     size = math.prod(shape)
-    outputs = model(torch.zeros(2, *shape)).numel() // 2
-    dense = nn.Linear(outputs, 40)
+    y = model(torch.zeros(2, *shape))
+    dense = nn.Linear(y.numel() // 2, 40)
     dense.weight.data *= torch.linspace(0.01, 1, 40)[:, None]
     dense.bias.data = -torch.ones(40)
-    model = nn.Sequential(model, nn.Flatten(), dense, nn.ReLU()).eval()
+    rows = nn.Flatten() if y.ndim > 1 else nn.Unflatten(0, (-1, 1))
+    model = nn.Sequential(model, rows, dense, nn.ReLU()).eval()
     box = Box(torch.full((size,), -0.5), torch.full((size,), 0.3))
     x = box.sample(4000).view(-1, *shape)
     corners = torch.where(torch.rand(4000, size) < 0.5, box.low, box.high).view(-1, *shape)

@@ -11,7 +11,7 @@ from torch import nn
 from tests.approximation.region_models import MODELS
 from vademecum.approximation.activation_pattern import activation_pattern
 from vademecum.approximation.local_affine import local_affine_map
-from vademecum.approximation.units import AbsUnit
+from vademecum.approximation.units import AbsUnit, Maxout
 from vademecum.testing import check_instrument
 
 
@@ -27,7 +27,7 @@ def test_maps_are_the_jacobian_and_reproduce_the_network(name, dtype):
     jacobian = torch.stack([torch.autograd.functional.jacobian(twin, z[None]) for z in x])
     jacobian = jacobian.reshape(found.A.shape)
     torch.testing.assert_close(found.A, jacobian, rtol=tol, atol=tol)
-    torch.testing.assert_close(found(x), twin(x).flatten(1), rtol=tol, atol=tol)
+    torch.testing.assert_close(found(x), twin(x).reshape(7, -1), rtol=tol, atol=tol)
     assert found.A.dtype == dtype
     assert all(torch.equal(was[key], value) for key, value in model.state_dict().items())
 
@@ -46,6 +46,24 @@ def test_more_outputs_than_inputs_go_forwards():
     jacobian = torch.stack([torch.autograd.functional.jacobian(model, z[None]) for z in x])
     torch.testing.assert_close(found.A, jacobian.reshape(5, 9, 2))
     torch.testing.assert_close(found(x), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("inputs", [2, 9])  # there forwards, here backwards
+def test_pieces_are_not_lost_beside_a_large_offset(dtype, inputs):
+    unit = Maxout(inputs, 5, 3).to(dtype)
+    unit.linear.bias.data += 1e6
+    x = torch.randn(4, inputs, dtype=dtype)
+    which = unit.affine_pieces(x).argmax(-1)
+    rows = unit.linear.weight.data.view(5, 3, inputs)[torch.arange(5), which]
+    torch.testing.assert_close(local_affine_map(unit, x).A, rows)
+
+
+def test_hooks_that_only_look_on():
+    seen, model = [], nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    expected = local_affine_map(model, X)
+    model[0].register_forward_hook(lambda m, given, out: seen.append(out.mean().item()))
+    assert torch.equal(local_affine_map(model, X).A, expected.A)
 
 
 def test_the_map_holds_on_the_whole_cell():
@@ -110,6 +128,44 @@ class Mixing(nn.Module):
         return F.relu(x - x.mean(0))
 
 
+class LateMean(nn.Module):
+    def forward(self, x):
+        return x + F.relu(x - 5).mean(0, keepdim=True)
+
+
+class TimeFirst(nn.Module):
+    def forward(self, x):
+        return F.relu(x.transpose(0, 1)).transpose(0, 1)
+
+
+class BehindTheBack(nn.Module):
+    def forward(self, x):
+        h = x + 10
+        F.relu_(h)
+        return h
+
+
+class LateProduct(nn.Module):
+    def forward(self, x):
+        return F.relu(x - 5) * x
+
+
+class LateMatmul(nn.Module):
+    def forward(self, x):
+        return F.relu(x - 5).transpose(1, 2) @ x
+
+
+class Swapped(nn.Module):
+    def forward(self, x):
+        return x.clamp(0.2, -0.1)
+
+
+def hooked():
+    layer = nn.Linear(3, 3)
+    layer.register_forward_hook(lambda m, given, out: out.clamp(-10, 10))
+    return layer
+
+
 class Product(nn.Module):
     def __init__(self):
         super().__init__()
@@ -166,6 +222,21 @@ ERRORS = [
         r"model does not take inputs of shape \(1,\)",
     ),
     (Mixing(), X, "model must be a function of one example at a time"),
+    (
+        LateMean(),
+        X,
+        r"one example at a time, got a tensor of shape \(1, 3\) for 2 examples",
+    ),
+    (TimeFirst(), X[:, None], r"shape \(1, 2, 3\) for 2 examples from transpose in the model"),
+    (BehindTheBack(), X, "tensors changed in place or by hooks"),
+    (hooked(), X, "tensors changed in place or by hooks"),
+    (LateProduct(), X, "piecewise linear, got mul in the model"),
+    (LateMatmul(), X[:, None], "piecewise linear, got matmul in the model"),
+    (
+        Swapped(),
+        X,
+        "clamp in the model must have a lower end below the upper one, got 0.2 and -",
+    ),
     (Branching(), X, "model must be traceable"),
     (Transposed(), X, "got getattr in the model"),
     (nn.BatchNorm1d(3, track_running_stats=False), X, "normalises by the statistics of its batch"),

@@ -56,6 +56,16 @@ def test_interpolates_and_repeats():
     assert (ridge(x)[:, 0] - y.mean()).abs().max().item() < 1e-4
 
 
+def test_features_are_taken_in_evaluation_and_left_as_they_are():
+    features = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout(0.5)).train()
+    x, y = 5 + torch.randn(40, 3), torch.randn(40)
+    layer = fit_readout(features, x, y)
+    assert features.training
+    assert not features.get_buffer("0.running_mean").any()
+    plain = fit_readout(nn.Identity(), x, y)
+    torch.testing.assert_close(layer(features.eval()(x)), plain(x), rtol=1e-3, atol=1e-4)
+
+
 X, Y = torch.randn(5, 2), torch.randn(5)
 ERRORS = [
     (random_feature_fit, (X, Y, 0), {}, "m must be >= 1, got 0"),

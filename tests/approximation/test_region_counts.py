@@ -54,6 +54,7 @@ def test_by_hand():
     assert count_regions(nn.Sequential(layer, nn.ReLU())) == 2  # one unit is constant
     assert count_regions(nn.Sequential(layer, nn.Hardtanh())) == 3  # |x + 1/2| < 1
     assert count_regions(nn.Sequential(layer, AbsUnit())) == 2
+    assert count_regions(nn.Sequential(nn.Linear(3, 1), nn.Flatten(0), nn.ReLU())) == 2
     assert count_regions(nn.ReLU(), 4) == 16
     assert count_regions(nn.ReLU(), [2, 3]) == 64
     norm = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.LeakyReLU())

@@ -51,7 +51,7 @@ def test_maps_are_those_of_the_network(name, dtype):
     twin = copy.deepcopy(model).to(dtype)
     found = linear_regions(twin, random_plane(shape))
     x = found.plane.at(found.centres)
-    y = copy.deepcopy(model).double().eval()(x).flatten(1)
+    y = copy.deepcopy(model).double().eval()(x).reshape(len(x), -1)
     ones = torch.ones_like(found.centres[:, :1])
     value = torch.einsum("roc,rc->ro", found.maps, torch.cat([ones, found.centres], 1))
     torch.testing.assert_close(value, y, rtol=1e-9, atol=1e-9)
@@ -91,6 +91,19 @@ def test_pooling_after_relu_is_not_cut_where_nothing_wins():
     plane = input_plane((-9.0, -9.0), (9.0, 9.0))
     found = linear_regions(model, plane)
     assert certify_regions(model, found, samples=9).holds
+
+
+def test_a_tiny_plane_around_a_corner():
+    model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU()).double()
+    w, b = (p.detach() for p in model[0].parameters())
+    corner = torch.linalg.solve(w[:2], -b[:2])
+    for size in (1e-6, 1e-3):
+        u, v = (size * torch.eye(2).double()).unbind()
+        plane = Plane(corner, u, v)
+        found = linear_regions(model, plane)
+        assert len(found.maps) >= 4
+        assert certify_regions(model, found).holds
+        assert found.areas.sum().item() == pytest.approx(4)
 
 
 def test_memory_does_not_change_the_answer():
@@ -180,6 +193,10 @@ def test_pictures(colour):
         winners = copy.deepcopy(model).double()(plane.at(found.centres)).argmax(1)
         assert torch.equal(shade.long(), winners)
     figure.canvas.draw()
+    luminance = torch.tensor([0.2126, 0.7152, 0.0722, 0.0]).double()
+    tiles, walls = (torch.tensor(c) for c in (polygons.get_facecolor(), polygons.get_edgecolor()))
+    assert (torch.cat([tiles, walls])[:, 3] == 1).all()  # no ground shines through
+    assert (tiles @ luminance).min() > (walls @ luminance).max() + 0.15
     assert draw_regions(found, figure.axes[0]) is figure
     assert figure.axes[0].get_xlim() == (-2, 2)
 

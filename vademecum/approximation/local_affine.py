@@ -79,21 +79,25 @@ def _backwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
         pulls.append(pull)
         for name in dead:
             del values[name]
-    y = values[program.result].flatten(1)
+    y = values[program.result].reshape(len(x), -1)
     each = torch.eye(y.shape[1], dtype=x.dtype, device=x.device)
     rows = {program.result: each.view(1, -1, *program.shapes[program.result])}
     for step, pull in zip(reversed(program.steps), reversed(pulls), strict=True):
         if step.output in rows:
             for name, row in zip(step.inputs, pull(rows.pop(step.output)), strict=True):
-                rows[name] = rows[name] + row if name in rows else row
+                if row is not None:
+                    rows[name] = rows[name] + row if name in rows else row
     A = rows[program.source].flatten(2).expand(len(x), -1, -1)
     return A, y - (x.flatten(1)[:, None] @ A.mT)[:, 0]
 
 
-def _forth_and_back(unit: Unit, *h: Tensor) -> tuple[Tensor, Callable[[Tensor], Sequence[Tensor]]]:
+def _forth_and_back(
+    unit: Unit, *h: Tensor
+) -> tuple[Tensor, Callable[[Tensor], Sequence[Tensor | None]]]:
     """What a unit makes of activations, and the transpose of its linear part at their piece.
 
-    That takes rows `(n, k, *shape)`; $n$ is 1 as long as no example differs from another.
+    That takes rows `(n, k, *shape)`; $n$ is 1 as long as no example differs from another. It gives
+    None for an activation of which only the sizes count.
     """
     if isinstance(unit, Kinks):
         piece = unit.piece(h[0])
@@ -110,10 +114,10 @@ def _forth_and_back(unit: Unit, *h: Tensor) -> tuple[Tensor, Callable[[Tensor], 
         else:
             out = on_piece(unit, leaves[0], unit.piece(h[0]))
 
-    def by_autograd(rows: Tensor) -> Sequence[Tensor]:
+    def by_autograd(rows: Tensor) -> Sequence[Tensor | None]:
         rows = rows.expand(len(out), *rows.shape[1:]).transpose(0, 1)
-        found = torch.autograd.grad(out, leaves, rows, is_grads_batched=True)
-        return [g.transpose(0, 1) for g in found]
+        found = torch.autograd.grad(out, leaves, rows, is_grads_batched=True, allow_unused=True)
+        return [None if g is None else g.transpose(0, 1) for g in found]
 
     return out.detach(), by_autograd
 
@@ -136,6 +140,6 @@ def _forwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
             values[step.output] = program.columns(step, h, next(pieces))
         for name in dead:
             del values[name]
-    result = values[program.result].flatten(2)
-    result = result.expand(n, *result.shape[1:])
+    result = values[program.result]
+    result = result.reshape(*result.shape[:2], -1).expand(n, -1, -1)
     return result[:, 1:].mT.contiguous(), result[:, 0].clone()

@@ -2,10 +2,11 @@ r"""Reading a piecewise-linear network: from any module to a program of steps.
 
 The forward code of a module is read by symbolic tracing, so branches, sums and functional calls are
 followed; what is not piecewise linear is refused by name. The program works on a copy of the model
-in evaluation, and is compared with it on two inputs before it is handed out.
+in evaluation, and is compared with it on four inputs, of size 1 and 1000, before it is handed out.
 """
 
 import copy
+import math
 import operator
 from collections.abc import Callable
 from functools import partial
@@ -33,28 +34,34 @@ def take_apart(model: nn.Module, shape: tuple[int, ...], like: Tensor) -> Progra
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
     twin = copy.deepcopy(model).to(like.device, like.dtype).eval().requires_grad_(False)
-    count = torch.Size(shape).numel()
-    ramp = torch.arange(2 * count, dtype=torch.float64).mul(0.7).sin()
-    probe = ramp.to(like.device, like.dtype).view(2, *shape)
+    ramp = torch.arange(2 * torch.Size(shape).numel(), dtype=torch.float64).mul(0.7).sin()
+    near = ramp.to(like.device, like.dtype).view(2, *shape)
+    probe = torch.cat([near, near * min(1000.0, torch.finfo(like.dtype).max ** 0.25)])
     with torch.no_grad():
         try:
-            expected = twin(probe)
+            expected = twin(probe.clone())  # which it may change in place
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = str(error).splitlines()[0]
             raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
-        program = _Reader(twin, probe).program()
+        program = _Reader(twin, near).program()
         _compare(program, probe, expected)
     return program
 
 
 def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
-    found = torch.cat([program.run(probe[i : i + 1])[0] for i in range(2)])
-    same = found.shape == expected.shape
-    close = torch.finfo(probe.dtype).eps ** 0.5 * (1 + expected.abs().max())
-    if not (same and bool((found - expected).abs().max() <= close)):
+    """Hold the program, for batches of one and of three, against the model for all four."""
+    try:
+        found = torch.cat([program.run(part)[0] for part in (probe[:1], probe[1:])])
+    except (RuntimeError, IndexError):  # an operation that wants two examples
+        found = expected[:0]
+    size = expected.reshape(len(probe), -1).abs().amax(1)
+    close = torch.finfo(probe.dtype).eps ** 0.5 * (1 + size)
+    gap = found - expected if found.shape == expected.shape else torch.full_like(expected, math.inf)
+    if not bool((gap.reshape(len(probe), -1).abs().amax(1) <= close).all()):
         raise ValueError(
-            "model must be a function of one example at a time, got outputs for two examples that"
-            " are not those for each: are examples mixed, outputs random, or not finite?"
+            "model must be a function of one example at a time, got outputs that are not those of"
+            " its code for each: are examples mixed, outputs random or not finite, or are tensors"
+            " changed in place or by hooks?"
         )
 
 
@@ -137,14 +144,21 @@ class _Reader:
 
     def _value(self, node: fx.Node, unit: Unit, h: list[Tensor]) -> Tensor:
         """What a step makes of its inputs; notes how far its linear part is from being one."""
-        if not isinstance(unit, Affine):
-            return on_piece(unit, h[0], unit.piece(h[0]))
-        value = unit.linear(*h)
-        if unit.transpose is None:
-            gap = (unit.linear(*(-t / 2 for t in h)) + value / 2).abs().max()  # halves are exact
-            allowed = torch.finfo(value.dtype).eps ** 0.75 * value.abs().max()
-            self.gaps.append((self._name(node), gap - allowed))
-        return value if unit.offset is None else value + unit.offset
+        if isinstance(unit, Affine):
+            value = unit.linear(*h)
+            if unit.transpose is None:
+                gap = (unit.linear(*(-t / 2 for t in h)) + value / 2).abs().max()  # exact halves
+                allowed = torch.finfo(value.dtype).eps ** 0.75 * value.abs().max()
+                self.gaps.append((self._name(node), gap - allowed))
+            value = value if unit.offset is None else value + unit.offset
+        else:
+            value = on_piece(unit, h[0], unit.piece(h[0]))
+        if value.shape[:1] != self.probe.shape[:1]:
+            raise ValueError(
+                "model must be a function of one example at a time, got a tensor of shape"
+                f" {tuple(value.shape)} for {len(self.probe)} examples from {self._name(node)}"
+            )
+        return value
 
     def _insist_on_linearity(self) -> None:
         """All gaps at once, as a device that computes ahead would wait for each."""

@@ -5,6 +5,7 @@ in the former if it only moves or averages entries, adds, or multiplies by const
 if it is one of the functional forms of the known activations. Everything else is refused.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise_steps import Affine, Largest, Unit, kinks, module_units
+from vademecum.approximation.piecewise_steps import Affine, Largest, Unit, clip, kinks, module_units
 
 __all__ = ["Call", "call_units"]
 
@@ -81,10 +82,9 @@ def _affine(name: str, call: Call, x: list[Tensor]) -> list[Unit] | None:
         offset = whole(*(torch.zeros_like(t[:1]) for t in x)) if constant else None
         bare = call.bind(_zero)
         return [Affine(bare, offset, _total if "sub" in name else bare)]
-    if name in MULTIPLY and not call.kwargs and (call.places == [0] or "mul" in name):
-        return [Affine(whole, None, call.bind(abs))]
-    if name in ("matmul", "mm"):
-        return [Affine(whole, None, call.bind(abs))]
+    product = name in MULTIPLY or name in ("matmul", "mm")
+    if product and not call.kwargs and (call.places == [0] or (call.places == [1] and "m" in name)):
+        return [Affine(whole, None, call.bind(abs))]  # with one factor constant
     if name in WEIGHTED and call.places == [0] and len(call.args) > 1:
         return _weighted(call, x[0])
     if name == "pad" and call.places == [0]:
@@ -128,11 +128,7 @@ def _extreme(name: str, call: Call, x: list[Tensor]) -> list[Unit] | None:
 def _clamp(min: Any = None, max: Any = None, *, x: Tensor) -> list[Unit] | None:
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         return None
-    if min is not None and max is not None:
-        return module_units(nn.Hardtanh(min, max), x)
-    if max is None:
-        return [kinks(x, [min], [0, 1], [min, 0])]
-    return [kinks(x, [max], [1, 0], [0, max])]
+    return clip(x, -math.inf if min is None else min, math.inf if max is None else max)
 
 
 def _prelu(call: Call, x: list[Tensor]) -> list[Unit] | None:

@@ -18,6 +18,7 @@ a method `affine_pieces(x)`, affine in `x`, whose largest entry along the last a
 output, it is an affine step and a largest one.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-__all__ = ["Affine", "Kinks", "Largest", "Unit", "kinks", "module_units"]
+__all__ = ["Affine", "Kinks", "Largest", "Unit", "clip", "kinks", "module_units"]
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,18 @@ def _prelu(module: nn.PReLU, x: Tensor) -> list[Unit]:
     return [kinks(x, [0], [slope, 1])]
 
 
-def _hardtanh(module: nn.Hardtanh, x: Tensor) -> list[Unit]:
-    low, high = module.min_val, module.max_val
-    return [kinks(x, [low, high], [0, 1, 0], [low, 0, high])]
+def clip(x: Tensor, low: float, high: float) -> list[Unit]:
+    """The identity between two numbers; one that is infinite is no threshold."""
+    if not low < high:
+        raise ValueError(f"must have a lower end below the upper one, got {low} and {high}")
+    thresholds, slopes, intercepts = [], [1], [0.0]
+    if low > -math.inf:
+        thresholds, slopes, intercepts = [low], [0, 1], [low, 0.0]
+    if high < math.inf:
+        thresholds, slopes, intercepts = [*thresholds, high], [*slopes, 0], [*intercepts, high]
+    if not thresholds:
+        return [Affine(lambda h: h, None, lambda h: h)]
+    return [kinks(x, thresholds, slopes, intercepts)]
 
 
 def _softshrink(module: nn.Softshrink, x: Tensor) -> list[Unit]:
@@ -222,12 +232,19 @@ def _per_axis(value: Any, axes: int) -> tuple[int, ...]:
 
 def _pieces(module: Any, x: Tensor) -> list[Unit]:
     offset = module.affine_pieces(torch.zeros_like(x[:1]))
-    return [Affine(lambda h: module.affine_pieces(h) - offset, offset), Largest()]
+    large, small = (float(t.abs().max()) for t in (offset, module.affine_pieces(x) - offset))
+    small = max(small, large * torch.finfo(x.dtype).eps)
+    scale = 2.0 ** math.frexp(large / small)[1] if large > small else 1.0
+
+    def linear(h: Tensor) -> Tensor:
+        return (module.affine_pieces(scale * h) - offset) / scale  # not lost beside the offset
+
+    return [Affine(linear, offset), Largest()]
 
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _BUILDERS: list[tuple[tuple[type, ...], Callable[[Any, Tensor], list[Unit]]]] = [
-    ((nn.ReLU6, nn.Hardtanh), _hardtanh),
+    ((nn.ReLU6, nn.Hardtanh), lambda m, x: clip(x, m.min_val, m.max_val)),
     ((nn.ReLU,), lambda _, x: [kinks(x, [0], [0, 1])]),
     ((nn.LeakyReLU,), lambda m, x: [kinks(x, [0], [m.negative_slope, 1])]),
     ((nn.RReLU,), lambda m, x: [kinks(x, [0], [(m.lower + m.upper) / 2, 1])]),

@@ -16,6 +16,8 @@ The read-out is optimal up to rounding, and among several the one of least norm;
 as good as chance. The claims are `universal_approximation` and `dimension_lifting`.
 """
 
+import copy
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -39,7 +41,8 @@ def fit_readout(
     r"""The linear layer on top of given features that fits the targets best.
 
     Args:
-        features: Any module that maps the examples to rows of numbers; it is left as it is.
+        features: Any module that maps the examples to rows of numbers; taken in evaluation, left as
+            it is.
         x: The examples.
         y: Their targets: numbers, or vectors, one a row.
         alpha: The penalty on the squared weights; the bias is free. With 0 it is least squares.
@@ -56,7 +59,7 @@ def fit_readout(
     x, y = floats("x", x), floats("y", y)
     if y.ndim not in (1, 2) or len(y) != len(x):
         raise ValueError(f"y must have {len(x)} rows, got shape {tuple(y.shape)}")
-    columns = floats("features(x)", features(x), ndim=2)
+    columns = floats("features(x)", copy.deepcopy(features).eval()(x), ndim=2)
     if number("alpha", alpha, low=0, high=torch.finfo(x.dtype).max) == 0:
         fit = LinearRegression().fit(columns, y.reshape(len(y), -1))
     else:

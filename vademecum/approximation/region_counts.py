@@ -163,7 +163,7 @@ def _hyperplanes(program: Program, origin: Tensor) -> set[Row]:
     for threshold in unit.thresholds:
         shifted = columns.clone()
         shifted[0] -= threshold
-        for b, *w in shifted.flatten(1).T.tolist():
+        for b, *w in shifted.reshape(len(shifted), -1).T.tolist():
             if any(w):
                 rows.add(_normal([*w, b]))
     return rows

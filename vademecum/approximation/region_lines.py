@@ -81,7 +81,7 @@ def regions_along(
         program = take_apart(model, tuple(start.shape), start)
         blocks = list(walk(program, segment, columns, memory))
     left = torch.cat([cells.corners[:, :, 0].amin(1) for cells, _ in blocks])
-    maps = torch.cat([m.flatten(2) for _, m in blocks]).mT
+    maps = torch.cat([m for _, m in blocks]).mT
     order = left.argsort()
     slope = 2 * maps[order, :, 1:]
     return Segments(

@@ -7,10 +7,11 @@ Each region is one polygon, drawn as it was found, and coloured by
 * or **nothing** but a hue that tells neighbours apart.
 
 Polygons are exact. Where a region is crossed by the boundary between two classes, all of it has the
-colour of its centre.
+colour of its centre. Colours are light and opaque and walls are dark, so that a picture looks the
+same on any ground; the more regions there are the thinner are the walls.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from jaxtyping import Float, Shaped
@@ -54,7 +55,9 @@ def draw_regions(
         >>> figure.axes[0].get_title() == f"{len(found.maps)} linear regions"
         True
     """
+    from matplotlib import colormaps
     from matplotlib.collections import PolyCollection
+    from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
     choice("colour", colour, ("class", "gradient", "nothing"))
@@ -63,12 +66,17 @@ def draw_regions(
         raise ValueError(f"labels must be one for each point, got {len(labels)}")
     if axes is None:
         axes = Figure(figsize=(6.0, 5.4), layout="constrained").subplots()
-    many = len(regions.maps) > 2000
-    shown: dict[str, Any] = {"array": _shade(regions, colour).cpu().numpy()}
-    shown |= {"nothing": {"cmap": "Pastel1", "clim": (0, 8)}, "gradient": {"cmap": "viridis"},
-              "class": {"cmap": "tab10", "clim": (0, 9), "alpha": 0.6}}[colour]  # fmt: skip
-    edges = {"edgecolors": "face" if many else "0.2", "linewidths": 0.1 if many else 0.4}
-    patches = PolyCollection(list(regions.corners.cpu().numpy()), **edges, **shown)
+    light = {"class": 0.4 + 0.6 * colormaps["tab10"](range(10)),
+             "gradient": colormaps["viridis"](range(90, 256)),
+             "nothing": colormaps["Pastel1"](range(9))}[colour]  # fmt: skip
+    patches = PolyCollection(
+        list(regions.corners.cpu().numpy()),
+        array=_shade(regions, colour).cpu().numpy(),
+        cmap=ListedColormap(light),
+        clim=None if colour == "gradient" else (0, len(light) - 1),
+        edgecolors="0.15",
+        linewidths=min(0.8, max(0.1, 12 * len(regions.maps) ** -0.5)),
+    )
     axes.add_collection(patches)
     if colour == "gradient":
         axes.figure.colorbar(patches, ax=axes, label="norm of the gradient along the plane")

@@ -44,12 +44,12 @@ def walk(
 
     Args:
         program: The network.
-        cells: The cells to start from.
+        cells: The cell to start from.
         columns: The slice: the images of its origin and directions, `(1, 1 + m, *shape)`.
         memory: How many bytes to use for a block of cells; by default as many as pay.
 
     Yields:
-        Blocks of cells, and the columns of the output, `(cells, 1 + m, *shape)`.
+        Blocks of cells, and the columns of the output, `(cells, 1 + m, outputs)`.
 
     Raises:
         ValueError: If the memory does not suffice for one cell.
@@ -71,7 +71,7 @@ def _go_on(program: Program, block: _Block, most: int) -> Iterator[tuple[Cells, 
         values, at = _alive(program, at, values | {step.output: columns}), at + 1
     if at == len(program.steps):
         result = values[program.result]
-        yield cells, result.expand(len(cells.sizes), *result.shape[1:])
+        yield cells, result.reshape(*result.shape[:2], -1)
         return
     for part in _divide(program, _Block(at, cells, values), most):
         yield from _go_on(program, part, most)
@@ -87,7 +87,6 @@ def _divide(program: Program, block: _Block, most: int) -> Iterator[_Block]:
     assert not isinstance(step.unit, Affine)
     (name,) = step.inputs
     h = block.values[name]
-    h = h.expand(len(block.cells.sizes), *h.shape[1:])
     if isinstance(step.unit, Kinks):
         cells, root = split_by_lines(block.cells, _lines(step.unit, h), ROUNDING)
     else:
@@ -95,11 +94,8 @@ def _divide(program: Program, block: _Block, most: int) -> Iterator[_Block]:
         cells, root = split_by_maxima(block.cells, candidates, ROUNDING)
     for index in torch.arange(len(root), device=root.device).split(most):
         part, source = cells.take(index), root[index]
-        values = {
-            k: v[source] if len(v) == len(block.cells.sizes) else v for k, v in block.values.items()
-        }
+        values = {k: v[source] for k, v in block.values.items()}
         columns = values[name]
-        columns = columns.expand(len(index), *columns.shape[1:])
         centre = torch.cat([torch.ones_like(part.centres[:, :1]), part.centres], 1)
         at_centre = torch.einsum("cm,cm...->c...", centre, columns)
         values[step.output] = program.columns(step, [columns], step.unit.piece(at_centre))
@@ -109,10 +105,10 @@ def _divide(program: Program, block: _Block, most: int) -> Iterator[_Block]:
 def _lines(unit: Kinks, h: Tensor) -> Tensor:
     """The functions whose zeros divide the cells: activations less thresholds, (cells, 1+m, k)."""
     if len(unit.thresholds) == 1 and not bool(unit.thresholds[0].any()):
-        return h.flatten(2)
+        return h.reshape(*h.shape[:2], -1)
     lines = []
     for threshold in unit.thresholds:
         shifted = h.clone()
         shifted[:, 0] -= threshold
-        lines.append(shifted.flatten(2))
+        lines.append(shifted.reshape(*h.shape[:2], -1))
     return torch.cat(lines, 2)

@@ -204,7 +204,7 @@ def linear_regions(
             if count > limit:
                 raise ValueError(f"plane must hold at most limit = {limit} regions; it has more")
     cells = Cells.joined([cells for cells, _ in blocks])
-    maps = torch.cat([m.flatten(2) for _, m in blocks]).mT  # (regions, outputs, 3)
+    maps = torch.cat([m for _, m in blocks]).mT  # (regions, outputs, 3)
     scale, shift = o.new_tensor(half), o.new_tensor(centre)
     slopes = maps[..., 1:] / scale
     maps = torch.cat([maps[..., :1] - (slopes @ shift)[..., None], slopes], 2)

@@ -186,8 +186,9 @@ affine_collapse.foil("with an activation the stack is not affine", phi=nn.Tanh)
 
 
 def level_set(phi: Callable[[Tensor], Tensor], z: float, w: Tensor, b: float) -> Tensor:
-    """Points with phi(w x + b) = z, found by scanning lines along w through random points."""
+    """Points with phi(w x + b) = z, found by scanning lines along w from where w x + b = 0."""
     start = torch.randn(8, len(w))
+    start -= ((start @ w + b) / (w @ w))[:, None] * w
     tau = torch.linspace(-4, 4, 82)
     line = start[:, None] + tau[:, None] * w / (w @ w)  # the pre-activation moves by tau
     gap = phi(line @ w + b) - z

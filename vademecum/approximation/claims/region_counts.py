@@ -216,9 +216,9 @@ def montufar_bound(reading: str = "best", depths: int = 6):
 
 montufar_bound.erratum(
     "A-061",
-    printed=r"# cells $= R(m, L) \ge R(m) \lfloor \tfrac mn \rfloor^{n (L - 1)}$ assuming general"
-    " position",
-    right=r"$\max_\theta$ # cells $\ge R(m) \lfloor \tfrac mn \rfloor^{n (L - 1)}$",
+    printed=r"$\#$ cells $= R(m, L) \ge R(m) \lfloor \tfrac mn \rfloor^{n (L - 1)}$ assuming"
+    " general position",
+    right=r"$\max_\theta \#$ cells $\ge R(m) \lfloor \tfrac mn \rfloor^{n (L - 1)}$",
     why="It bounds the best count, not every network's: with $n = 1$, $m = L = 2$ and a second "
     "layer of positive weights and biases, an open set, there are 3 cells, and not 6.",
     reading="every",

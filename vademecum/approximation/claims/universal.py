@@ -176,7 +176,7 @@ smooth_activation.foil(r"without $\sigma^{(k)}(b) \ne 0$: $\tanh''(0) = 0$", b=0
 smooth_activation.foil("an error that falls with the first power of $h$", order=1)
 
 
-@claim(by="sampling", sources=("A-056", "B-130", "E-125"), budget=0.5)
+@claim(by="witness", sources=("A-056", "B-130", "E-125"), budget=0.5)
 def dimension_lifting(bias: bool = True, scales: bool = True, units: int = 200):
     r"""Dimension lifting.
 
@@ -186,18 +186,21 @@ def dimension_lifting(bias: bool = True, scales: bool = True, units: int = 200):
     of $w$) and the bias $b$ are needed: without bias combinations of $\tanh$ are odd (with an
     output bias, odd up to a constant), and stay away from $\|x\|^2$; without scale
     $\sin(x + b) = \cos b \sin x + \sin b \cos x$ spans two dimensions.
+
+    Witnesses: one fixed draw of $\tanh$ units for $\|x\|^2$ on a square, and 50 waves.
     """
     side = torch.linspace(-1, 1, 21)
     x = torch.cartesian_prod(side, side)
     y = x.square().sum(1)
-    network = random_feature_fit(x, y, units, activation=nn.Tanh(), scale=1.0)
+    draw = torch.Generator().manual_seed(0)
+    network = random_feature_fit(x, y, units, activation=nn.Tanh(), scale=1.0, generator=draw)
     if not bias:
         hidden = nn.Sequential(linear_with(network.get_parameter("0.weight")), nn.Tanh())
         network = hidden.append(fit_readout(hidden, x, y))
         odd = network(x) - network[-1].bias
         yield equals(odd, -odd.flip(0))
     yield at_most((network(x)[:, 0] - y).abs(), 1e-4, units=units)
-    a, b = torch.randn(50) * 3 if scales else torch.ones(50), torch.randn(50)
+    a, b = torch.linspace(0.1, 5, 50) if scales else torch.ones(50), torch.linspace(-3, 3, 50)
     waves = (a * torch.linspace(-3, 3, 201)[:, None] + b).sin()
     yield at_least(torch.linalg.matrix_rank(waves), 10)
 
