@@ -113,6 +113,11 @@ W, X, Y = [torch.ones(2, 4), torch.ones(1, 3)], torch.ones(5, 3), torch.ones(5, 
         (lambda: pdp_update(W, W, rate=0.1, momentum=1.0), "momentum must be < 1, got 1.0"),
         (lambda: pdp_update(W, W[:1], rate=0.1), r"must be equally many, got \(2, 1, 2\)"),
         (lambda: pdp_update(W, W, [], rate=0.1), r"must be equally many, got \(2, 2, 0\)"),
+        (
+            lambda: pdp_update(W[:1], W[1:], rate=0.1),
+            r"must be alike, got shapes \(\(2, 4\), \(1, 3",
+        ),
+        (lambda: pdp_update([X], [X], [X[:1]], rate=0.1), r"must be alike, got shapes"),
     ],
 )
 def test_bad_arguments_are_refused(call, message):

@@ -108,6 +108,15 @@ def test_states_of_a_batch_do_not_see_each_other():
     assert together.sweeps.equal(torch.stack([one.sweeps for one in alone]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int8])
+def test_overlap(dtype):
+    x = torch.ones(2, 300).to(dtype)
+    x[1, :100] = -1
+    found = overlap(x, torch.ones(2, 300).to(dtype))
+    wanted = torch.float64 if dtype == torch.float64 else torch.float32
+    torch.testing.assert_close(found, torch.tensor([1, 1 / 3], dtype=wanted))
+
+
 def test_a_digit_is_completed_from_its_upper_half():
     from sklearn.datasets import load_digits
 

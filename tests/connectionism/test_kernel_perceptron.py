@@ -94,6 +94,17 @@ def test_makes_the_mistakes_of_the_primal(classes, shuffle, epochs):
     np.testing.assert_array_equal(dual.predict(x), primal.predict(x))
 
 
+@pytest.mark.parametrize(("shift", "dtype"), [(2.0**24, torch.float64), (2.0**9, torch.float32)])
+def test_the_place_of_the_data_does_not_matter_to_rbf(shift, dtype):
+    x, y = (torch.tensor(v) for v in data())
+    options = {"gamma": 0.25, "max_iter": 3, "tol": None, "shuffle": False}
+    near, far = (quietly(KernelPerceptron(**options), x.to(dtype) + s, y) for s in (0.0, shift))
+    assert torch.equal(far.alpha_, near.alpha_)
+    new = x.to(dtype) + 0.5
+    scores = far.decision_function(new + shift)
+    torch.testing.assert_close(scores, near.decision_function(new), rtol=0, atol=1e-3)
+
+
 def test_separates_what_no_hyperplane_does():
     turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     circle = np.c_[np.cos(turn), np.sin(turn)]

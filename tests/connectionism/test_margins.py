@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from vademecum.connectionism.margins import augment, margin, novikov_bound, signed_distance
-from vademecum.connectionism.nearest_point import nearest_point
 
 
 def test_signed_distance_by_hand():
@@ -50,33 +49,14 @@ def test_novikov_bound():
     assert novikov_bound(twice, torch.tensor([1, -1])) == math.inf
 
 
-def test_nearest_point_between_hulls():
-    square = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]).double()
-    found = nearest_point(square + torch.tensor([3.0, 0.5]), square)
-    assert found.point.tolist() == pytest.approx([2.0, 0.0])
-    assert found.gap <= 1e-12
-    for weights in (found.weights, found.others):
-        assert float(weights.sum()) == pytest.approx(1.0)
-        assert (weights >= 0).all()
-    ends = found.weights @ (square + torch.tensor([3.0, 0.5])), found.others @ square
-    torch.testing.assert_close(ends[0] - ends[1], found.point)
-
-
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (5, 3), (40, 3), (30, 30), (10, 50)])
-def test_nearest_point_is_optimal(n, d):
-    torch.manual_seed(n)
-    p = torch.randn(n, d, dtype=torch.float64) + 1
-    found = nearest_point(p)
-    torch.testing.assert_close(found.weights @ p, found.point)
-    if found.point.norm() > 1e-9:  # then every point of the hull lies beyond the plane through it
-        assert float((p @ found.point).min()) >= float(found.point @ found.point) * (1 - 1e-9)
-    else:
-        assert found.gap <= found.point.norm() * (1 + 1e-6) + 1e-12
-
-
-def test_nearest_point_inside():
-    corners = torch.tensor([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]]).double()
-    assert nearest_point(corners).point.norm() < 1e-15
+@pytest.mark.parametrize("scale", [1e-25, 1e25, 1e-200, 1e200])
+def test_huge_and_tiny_hyperplanes(scale):
+    dtype = torch.float32 if 1e-30 < scale < 1e30 else torch.float64
+    w, x = torch.tensor([3.0, 4.0], dtype=dtype) * scale, torch.tensor([[1.0, 2.0]], dtype=dtype)
+    assert signed_distance(w, 5 * scale, x).tolist() == pytest.approx([3.2])
+    points, y = torch.eye(3, dtype=dtype) * scale, torch.tensor([1, -1, 1])
+    assert novikov_bound(points, y) == pytest.approx(3)
+    assert novikov_bound(points, y, theta=y.to(dtype)) == pytest.approx(3)
 
 
 W, X, Y = torch.tensor([1.0, 1.0]), torch.ones(3, 2), torch.tensor([1, -1, 1])
@@ -91,9 +71,9 @@ ERRORS = [
     (margin, (W, 0.0, X[:0], Y[:0]), "x must not be empty"),
     (novikov_bound, (X, Y[:2]), "y must be 3 wide"),
     (novikov_bound, (X * math.nan, Y), "x must be finite"),
-    (nearest_point, (X[0],), "p must have 2 axes"),
-    (nearest_point, (X, torch.ones(1, 3)), "q must be 2 wide"),
     (augment, (torch.tensor(1.0),), "x must have at least one axis"),
+    (augment, (torch.tensor([[1]]), 0.5), "constant must be of the dtype of x, .*, got 0.5"),
+    (augment, (torch.tensor([[1]], dtype=torch.uint8), -1), "constant must be .*, got -1"),
 ]
 
 

@@ -118,10 +118,29 @@ def test_tensors_in_tensors_out(dtype):
 
 def test_iterations_are_limited():
     x, y = planted(600, 15)
-    with pytest.warns(ConvergenceWarning, match=r"max_iter=30 reached, the margin is short by"):
-        cut = MaxMarginClassifier(max_iter=30).fit(x, y)
     best = MaxMarginClassifier().fit(x, y)
+    few = best.n_iter_ - 3
+    with pytest.warns(ConvergenceWarning, match=rf"max_iter={few} reached, .* short by \d"):
+        cut = MaxMarginClassifier(max_iter=few).fit(x, y)
+    assert cut.n_iter_ == few
     assert cut.margin_ < best.margin_ <= cut.margin_ + cut.gap_
+    with pytest.raises(ValueError, match="max_iter must be larger, got 2: no separation so far"):
+        MaxMarginClassifier(max_iter=2).fit(x, y)  # and not that there is none
+    enough = MaxMarginClassifier(max_iter=best.n_iter_).fit(x, y)
+    assert enough.margin_ == best.margin_
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-25, 1e25, 1e160, 1e307])
+@pytest.mark.parametrize("bias", [True, False])
+def test_huge_and_tiny_data(scale, bias):
+    x, y = planted(40, 2, gap=1.0, shift=0.0)
+    base, ours = (MaxMarginClassifier(fit_intercept=bias).fit(s * x, y) for s in (1.0, scale))
+    assert ours.margin_ == pytest.approx(scale * base.margin_, rel=1e-12)
+    assert ours.gap_ == pytest.approx(scale * base.gap_, abs=1e-12 * scale)
+    np.testing.assert_allclose(scale * ours.coef_, base.coef_, rtol=1e-9)
+    np.testing.assert_allclose(ours.intercept_, base.intercept_, atol=1e-9)
+    if 1e-150 < scale < 1e150:
+        np.testing.assert_allclose(scale**2 * ours.dual_coef_, base.dual_coef_, rtol=1e-9)
 
 
 X, Y = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([0, 1, 0])

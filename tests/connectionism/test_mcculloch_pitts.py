@@ -79,6 +79,13 @@ def test_the_formula_takes_any_batch_and_dtype(dtype):
     assert torch.equal(form(x), (x.long().sum(-1) >= 2).to(dtype))
 
 
+def test_the_neuron_keeps_its_own_signs():
+    signs = torch.tensor([1, -1], dtype=torch.int8)
+    neuron = McCullochPittsNeuron(signs, 1)
+    signs[0] = -1
+    assert neuron.signs.tolist() == [1, -1]
+
+
 def test_minterms_are_neurons():
     xor = NormalForm(torch.tensor([[False, True], [True, False]]))
     x = all_bits(2)

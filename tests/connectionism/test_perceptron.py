@@ -1,6 +1,5 @@
 """The perceptron against the plain loop and against scikit-learn's."""
 
-import inspect
 import math
 import warnings
 
@@ -12,9 +11,10 @@ from sklearn.linear_model import Perceptron as Reference
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vademecum.connectionism import perceptron as module
+from vademecum.connectionism import single_unit
 from vademecum.connectionism.margins import augment
 from vademecum.connectionism.perceptron import Perceptron
-from vademecum.connectionism.perceptron_path import perceptron_loss, perceptron_path
+from vademecum.connectionism.perceptron_path import perceptron_path
 
 
 @parametrize_with_checks([Perceptron()])
@@ -59,6 +59,12 @@ def test_stops_where_scikit_learn_stops(classes, tol, patience):
     np.testing.assert_array_equal(ours.coef_, theirs.coef_)
 
 
+def test_defaults_are_those_of_scikit_learn():
+    ours, theirs = Perceptron().get_params(), Reference().get_params()
+    for name in ("max_iter", "tol", "n_iter_no_change", "shuffle", "fit_intercept"):
+        assert ours[name] == theirs[name]
+
+
 @pytest.mark.parametrize("n", [1 + 31, 32, 33, 64, 2500])
 def test_equals_the_plain_loop(n):
     x, y = integer_data(n, 5, 2)
@@ -85,6 +91,34 @@ def test_block_sizes_do_not_matter(shuffle, monkeypatch):
         again = quietly(Perceptron(**options), x, y)
         np.testing.assert_array_equal(again.coef_, expected.coef_)
         np.testing.assert_array_equal(again.mistakes_, expected.mistakes_)
+
+
+@pytest.mark.parametrize("order", [None, np.random.default_rng(5).permutation(400)])
+@pytest.mark.parametrize(("look", "strip"), [(1, 1), (1, 1000), (5, 64), (32, 256), (400, 400)])
+def test_a_single_unit_follows_the_rule(order, look, strip, monkeypatch):
+    monkeypatch.setattr(single_unit, "LOOK", look)
+    monkeypatch.setattr(single_unit, "STRIP", strip)
+    x, y = integer_data(400, 4, 2, seed=3)
+    sign, w, b, mistakes, loss = 2.0 * y - 1, np.array([3.0, 0, -2, 1]), -1.0, 0, 0.0
+    found, start = w.copy(), b
+    for i in range(400) if order is None else order:
+        margin = sign[i] * (x[i] @ w + b)
+        if margin <= 0:
+            w, b, mistakes, loss = w + sign[i] * x[i], b + sign[i], mistakes + 1, loss - margin
+    assert single_unit.show(x, sign, found, start, bias=1.0, order=order) == (b, mistakes, loss)
+    np.testing.assert_array_equal(found, w)
+    assert single_unit.show(x, sign, found, 7.0, bias=0.0, order=order)[0] == 7.0
+
+
+def test_the_last_unit_to_learn_learns_alone():
+    x, y = integer_data(300, 6, 3, seed=2)
+    options = {"max_iter": 40, "tol": 0.05, "n_iter_no_change": 2, "shuffle": False}
+    ours, theirs = quietly(Perceptron(**options), x, y), Reference(**options).fit(x, y)
+    np.testing.assert_array_equal(ours.coef_, theirs.coef_)
+    for k in range(3):
+        alone = quietly(Perceptron(**options), x, y == k)
+        np.testing.assert_array_equal(alone.coef_[0], ours.coef_[k])
+        assert alone.mistakes_ == ours.mistakes_[k]
 
 
 def test_shuffling_is_a_new_order_each_epoch():
@@ -115,6 +149,18 @@ def test_margin_and_bound_of_what_was_found():
     score = np.array([9.0, 9.0]) @ unit.coef_[0] + unit.intercept_[0]
     assert unit.predict([[9.0, 9.0]]) == ["up" if score > 0 else "down"]
     np.testing.assert_array_equal(unit.predict(x), y)
+
+
+@pytest.mark.parametrize("scale", [2.0**-520, 2.0**-50, 2.0**50, 2.0**500])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_margin_and_bound_scale_with_the_data(scale, classes):
+    x, y = integer_data(30, 8, classes)
+    options = {"shuffle": False, "fit_intercept": False, "max_iter": 50, "tol": None}
+    base, unit = (quietly(Perceptron(**options), s * x, y) for s in (1.0, scale))
+    np.testing.assert_array_equal(unit.coef_, scale * base.coef_)
+    np.testing.assert_array_equal(unit.margin_, scale * np.asarray(base.margin_))
+    np.testing.assert_allclose(unit.novikov_bound_, base.novikov_bound_, rtol=1e-12)
+    assert np.isfinite(unit.novikov_bound_).any()
 
 
 def test_without_separation():
@@ -166,7 +212,7 @@ def test_labels_of_any_kind():
     assert Perceptron().fit(x, torch.tensor([2.0, -7.0])).predict(x).tolist() == [2.0, -7.0]
 
 
-X, Y = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 1])
+X, Y, F64 = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 1]), torch.float64
 ERRORS = [
     ({}, X, torch.tensor([1, 1]), "y must have at least two classes, got one class: 1"),
     ({}, X, torch.tensor([0, 1, 1]), r"y must have shape \(2,\), got shape \(3,\)"),
@@ -183,12 +229,14 @@ ERRORS = [
     ({"n_iter_no_change": 0}, X, Y, "n_iter_no_change must be >= 1, got 0"),
     ({"tol": "small"}, X, Y, "tol must be a number, got 'small'"),
     ({"tol": math.nan}, X, Y, "tol must be .*, got nan"),
+    ({}, torch.tensor([[1e308], [1.1e308]], dtype=F64), Y, "X must be smaller: scores overflow"),
     (
-        {"max_iter": 50},
-        torch.tensor([[1e308], [1.1e308]], dtype=torch.float64),
-        Y,
-        "X must be smaller",
+        {},
+        torch.tensor([[1e200], [1e200], [1.0]], dtype=F64),
+        torch.tensor([0, 1, 2]),
+        "X must be sm",
     ),
+    ({}, torch.tensor([[1e30, -1e30], [1e30, 1e30]]), Y, "X must be smaller: .* torch.float32"),
 ]
 
 
@@ -201,74 +249,6 @@ def test_errors(options, x, y, message):
 def test_width_is_remembered():
     with pytest.raises(ValueError, match=r"X must be 2 wide, got shape \(1, 3\)"):
         quietly(Perceptron(), X, Y).predict(torch.zeros(1, 3))
-
-
-def test_path_by_hand():
-    x = torch.tensor([[1, 0], [0, 1], [-1, -1]])
-    path = perceptron_path(x, torch.tensor([1, 1, -1]))
-    assert path.weights.tolist() == [[0, 0], [1, 0], [1, 1]]
-    assert path.examples.tolist() == [0, 1]
-    assert path.margins.tolist() == [0, 0]
-    assert path.converged
-    other = perceptron_path(x, torch.tensor([1, 1, -1]), order=torch.tensor([2, 1, 0]))
-    assert other.weights.tolist() == [[0, 0], [1, 1]]
-    none = perceptron_path(x, torch.tensor([1, 1, -1]), mistake=lambda margin: margin < 0)
-    assert none.examples.tolist() == []
-    assert none.converged
-    cut = perceptron_path(x, torch.tensor([1, 1, -1]), max_updates=1)
-    assert cut.weights.tolist() == [[0, 0], [1, 0]]
-    assert not cut.converged
-    worst = perceptron_path(
-        torch.tensor([[1], [5]]), torch.tensor([1, 1]), order="worst", theta0=torch.tensor([-9])
-    )
-    assert worst.examples.tolist() == [1, 1]
-    assert (
-        perceptron_path(
-            torch.tensor([[100]]).to(torch.int8), torch.tensor([1]), theta0=torch.tensor([-150])
-        ).weights[-1]
-        == 50
-    )
-
-
-def test_path_of_a_shuffled_order_sees_each_example_once_an_epoch():
-    torch.manual_seed(0)
-    x, y = torch.ones(6, 1), torch.ones(6)
-    path = perceptron_path(
-        x, y, order="shuffled", mistake=lambda margin: margin > -1, max_updates=18
-    )
-    for epoch in path.examples.view(3, 6):
-        assert sorted(epoch.tolist()) == list(range(6))
-
-
-def test_loss_values_and_gradients():
-    theta = torch.tensor([1.0, -1.0], requires_grad=True)
-    x = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
-    y = torch.tensor([1, 1, -1])
-    loss = perceptron_loss(theta, x, y)
-    assert loss.tolist() == [0.0, 2.0, 0.0]
-    (gradient,) = torch.autograd.grad(loss.sum(), theta)
-    assert gradient.tolist() == [1.0, -1.0]  # -(0, 2) of the mistake and +(1, 1) of the tie
-
-
-PATH_ERRORS = [
-    ({"x": torch.zeros(2)}, "x must have 2 axes"),
-    ({"x": torch.zeros(2, 2, dtype=torch.bool)}, "x must be a real matrix, got torch.bool"),
-    ({"x": torch.full((2, 2), math.inf)}, "x must be finite"),
-    ({"y": torch.tensor([0, 1])}, "entries of y must be -1 or"),
-    ({"y": torch.tensor([1])}, "y must be 2 wide"),
-    ({"theta0": torch.zeros(3)}, r"theta0 must be torch.float32 of shape \(2,\), got .*\(3,\)"),
-    ({"theta0": torch.zeros(2, dtype=torch.int64)}, "theta0 must be torch.float32"),
-    ({"order": "random"}, "order must be one of 'cyclic'"),
-    ({"order": torch.tensor([0, 0])}, r"order must hold every index from 0 to 1, got \[0, 0\]"),
-    ({"max_updates": -1}, "max_updates must be >= 0, got -1"),
-]
-
-
-@pytest.mark.parametrize(("change", "message"), PATH_ERRORS)
-def test_path_errors(change, message):
-    arguments = {"x": X, "y": torch.tensor([1, -1])} | change
-    with pytest.raises(ValueError, match=message):
-        inspect.unwrap(perceptron_path)(**arguments)  # without the tests' check of annotations
 
 
 @pytest.mark.gpu

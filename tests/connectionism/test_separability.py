@@ -122,6 +122,15 @@ def test_what_cannot_be_verified_is_refused(monkeypatch):
         separable(torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([1, 1, -1]))
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("bias", [True, False])
+def test_huge_and_tiny_points(scale, bias):
+    x, y = torch.tensor([[1.0, 0.0], [0.0, 3.0], [-1.0, -1.0]], dtype=torch.float64), [1, 1, -1]
+    base, found = (separable(s * x, torch.tensor(y), bias=bias) for s in (1.0, scale))
+    assert base.margin is not None
+    assert found.margin == pytest.approx(scale * base.margin)
+
+
 X, Y = torch.ones(3, 2), torch.tensor([1, -1, 1])
 ERRORS = [
     ((X, torch.tensor([1, 0, 1])), "entries of y must be -1 or"),
@@ -131,6 +140,7 @@ ERRORS = [
     ((X * math.nan, Y), "x must be finite, got nan"),
     ((X.numpy(), Y), "x must be a tensor, got ndarray"),
     ((X + 1j, Y), "x must be real, got torch.complex64"),
+    ((torch.tensor([[2**53], [2**53 + 1]]), Y[:2]), "x must be integers that double precision"),
 ]
 
 

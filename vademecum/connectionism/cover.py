@@ -76,7 +76,7 @@ def separable_probability(
     """
     whole("n", n, low=0)
     if not isinstance(s, Tensor):
-        return float(separable_probability(torch.tensor(whole("s", s, low=1)), n))
+        return float(separable_probability(torch.tensor(whole("s", s, low=1, high=2**63 - 1)), n))
     if s.is_floating_point() or s.is_complex() or s.dtype == torch.bool:
         raise ValueError(f"s must be integers, got {s.dtype}")
     if s.numel() and s.min() < 1:

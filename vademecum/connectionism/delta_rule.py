@@ -138,7 +138,8 @@ def pdp_update(
         momentum: The $\alpha \in [0, 1)$.
 
     Raises:
-        ValueError: If the rate or the momentum is out of range, or the lists differ in length.
+        ValueError: If the rate or the momentum is out of range, or the lists differ in length or
+            in the shapes of what they hold.
 
     Example:
         >>> w, g = [torch.ones(1, 1)], [torch.full((1, 1), 2.0)]
@@ -152,6 +153,10 @@ def pdp_update(
     if not len(weights) == len(gradients) == len(before):
         lengths = len(weights), len(gradients), len(before)
         raise ValueError(f"weights, gradients and changes must be equally many, got {lengths}")
+    for w, g, c in zip(weights, gradients, before, strict=True):
+        if not w.shape == g.shape == c.shape:
+            shapes = tuple(w.shape), tuple(g.shape), tuple(c.shape)
+            raise ValueError(f"weights, gradients and changes must be alike, got shapes {shapes}")
     now = tuple(momentum * c - rate * g for c, g in zip(before, gradients, strict=True))
     return PDPUpdate(tuple(w + c for w, c in zip(weights, now, strict=True)), now)
 

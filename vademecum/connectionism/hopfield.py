@@ -62,13 +62,15 @@ def overlap(
 ) -> Float[Tensor, " *batch"]:
     r"""The overlap $m = \frac1n x \cdot y = 1 - 2k/n$ of states at Hamming distance $k$.
 
+    It has the states' dtype if that is float32 or float64, else torch's default one.
+
     Example:
         >>> overlap(torch.tensor([1, 1, 1, -1]), torch.tensor([1, 1, 1, 1]))
         tensor(0.5000)
     """
-    return (signs("x", x) * signs("y", y, width=x.shape[-1])).mean(
-        -1, dtype=torch.get_default_dtype()
-    )
+    product = signs("x", x) * signs("y", y, width=x.shape[-1])
+    dtype = product.dtype if product.dtype in _DTYPES else torch.get_default_dtype()
+    return product.mean(-1, dtype=dtype)
 
 
 class HopfieldNetwork(nn.Module):

@@ -221,6 +221,8 @@ def _show(drive: Tensor, gram: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _squared_distances(x: Tensor, z: Tensor) -> Tensor:
+    centre = z.mean(0)  # far from the origin the difference of squares would lose all digits
+    x, z = x - centre, z - centre
     squares = x.square().sum(1, keepdim=True) + z.square().sum(1)
     return (squares - 2 * x @ z.T).clamp(min=0)
 

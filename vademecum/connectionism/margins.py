@@ -21,6 +21,7 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number, signs
 from vademecum.connectionism.nearest_point import nearest_point
+from vademecum.connectionism.scaling import power_of_two
 
 __all__ = ["augment", "margin", "novikov_bound", "signed_distance"]
 
@@ -33,12 +34,17 @@ def augment(x: Shaped[Tensor, " *n d"], constant: float = 1.0) -> Shaped[Tensor,
         constant: The coordinate; -1 if the unit is written with a threshold,
             $\langle x, w \rangle - b$.
 
+    Raises:
+        ValueError: If `x` is a scalar, or its dtype cannot hold the constant.
+
     Example:
         >>> augment(torch.tensor([[2, 3]]))
         tensor([[2, 3, 1]])
     """
     if x.ndim == 0:
         raise ValueError("x must have at least one axis, got a scalar")
+    if not x.is_floating_point() and torch.tensor(constant).to(x.dtype).item() != constant:
+        raise ValueError(f"constant must be of the dtype of x, {x.dtype}, got {constant}")
     return torch.cat([x, torch.full_like(x[..., :1], constant)], -1)
 
 
@@ -55,7 +61,9 @@ def signed_distance(
         ValueError: If `w` is zero, since that is no hyperplane.
     """
     b = number("b", b.item() if isinstance(b, Tensor) else b)
-    norm = torch.linalg.vector_norm(floats("w", w, ndim=1))
+    scale = power_of_two(floats("w", w, ndim=1))  # the same hyperplane for w and b divided by it
+    w, b = w / scale, b / scale
+    norm = torch.linalg.vector_norm(w)
     if norm == 0:
         raise ValueError("w must not be zero: it is the normal of a hyperplane")
     return (floats("x", x, width=len(w)) @ w + b) / norm
@@ -111,6 +119,7 @@ def novikov_bound(
         3.0...
     """
     z = signs("y", y, ndim=1, width=len(floats("x", x, ndim=2)))[:, None] * x.double()
+    z = z / power_of_two(z)
     if theta is None:
         theta = nearest_point(z).point
         if theta.norm() == 0:

@@ -7,7 +7,7 @@ $$(w^*, b^*) \in \operatorname*{argmax}_{w, b}\
 
 is unique. It bisects the shortest vector $v$ from the convex hull of $Q$ to that of $P$, and its
 margin is half the length of $v$. Here $v$ is found by `vademecum.connectionism.nearest_point`,
-whose cycles take one product with the data each, so that many examples are no obstacle. The result
+which takes a few products with the data, so that many examples are no obstacle. The result
 is scaled as usual, $\min_i y_i (\langle x_i, w^* \rangle + b^*) = 1$, so that
 $w^* = 2 v / \|v\|^2 = \sum_i \alpha_i y_i x_i$ with dual weights $\alpha_i \ge 0$ of which at most
 $2 (d + 1)$ are positive. Without a bias $v$ is the point of least norm in the hull of the
@@ -27,7 +27,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vademecum.connectionism.labels import give_labels, take_labels
-from vademecum.connectionism.nearest_point import NearestPoint, nearest_point
+from vademecum.connectionism.nearest_point import nearest_point
+from vademecum.connectionism.scaling import power_of_two
 from vademecum.estimators import give, take
 
 __all__ = ["MaxMarginClassifier"]
@@ -79,7 +80,8 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
         """Find the hyperplane.
 
         Raises:
-            ValueError: If the classes are not two, or are not linearly separable.
+            ValueError: If the classes are not two, are not linearly separable (by more than
+                rounding), or have not been separated within `max_iter` cycles.
         """
         x = take(self, X, reset=True).detach()
         self.classes_, index = take_labels(y, x)
@@ -89,20 +91,22 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
                 f"got {len(self.classes_)}"
             )
         sign = 2.0 * index.double() - 1
-        centre = x.double().mean(0) * self.fit_intercept
-        z = x.double() - centre
+        z = x.double()
+        scale = power_of_two(z)
+        z = z if scale == 1 else z / scale
+        centre = z.mean(0) * self.fit_intercept
+        z = z - centre
         v, alpha = self._shortest(z, sign)
         scores = z @ v
         low, high = scores[sign > 0].min(), scores[sign < 0].max()
         b = -(low + high) / 2 * self.fit_intercept
         functional = (sign * (scores + b)).min()
-        if not functional > _rounding(z, v):
-            raise ValueError("X must be linearly separable into the two classes of y, it is not")
+        self._explain(bool(functional > _rounding(z, v)), float(v.norm()), scale)
         v, b, alpha = v / functional, b / functional, alpha / functional
-        self.margin_ = float(1 / v.norm())
+        self.margin_, self.gap_ = scale / float(v.norm()), scale * self.gap_
         self.support_ = give(alpha.nonzero()[:, 0], X)
-        self.dual_coef_ = give((sign * alpha)[alpha > 0][None].to(x), X)
-        self.coef_ = give(v[None].to(x), X)
+        self.dual_coef_ = give((sign * alpha / scale / scale)[alpha > 0][None].to(x), X)
+        self.coef_ = give((v / scale)[None].to(x), X)
         self.intercept_ = give((b - centre @ v)[None].to(x), X)
         return self
 
@@ -119,14 +123,21 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
             found = nearest_point(sign[:, None] * z, **options)
             alpha = found.weights
             self.gap_ = found.gap
-        self._warn(found)
+        self.n_iter_ = found.n_iter
         return found.point, alpha
 
-    def _warn(self, found: NearestPoint) -> None:
-        self.n_iter_ = found.n_iter
-        if found.n_iter == self.max_iter and found.gap > self.tol * float(found.point.norm()):
-            message = f"max_iter={self.max_iter} reached, the margin is short by {self.gap_:.3g}"
-            warnings.warn(message + " at most", ConvergenceWarning, stacklevel=4)
+    def _explain(self, separated: bool, length: float, scale: float) -> None:
+        """Say what went wrong, if anything did."""
+        gap = self.gap_ * (2 if self.fit_intercept else 1)
+        cut_short = self.n_iter_ == self.max_iter and gap > self.tol * length
+        if not separated and cut_short:
+            raise ValueError(f"max_iter must be larger, got {self.max_iter}: no separation so far")
+        if not separated:
+            raise ValueError("X must be linearly separable into the two classes of y, it is not")
+        if cut_short:
+            message = f"max_iter={self.max_iter} reached, the margin is short by"
+            message += f" {scale * self.gap_:.3g} at most"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def decision_function(self, X: Any) -> Any:
         """The scores, at least 1 in absolute value for every training example."""

@@ -55,7 +55,7 @@ class McCullochPittsNeuron(nn.Module):
     def __init__(self, signs: Shaped[Tensor, " n"], threshold: int):
         super().__init__()
         signs = arguments.signs("signs", signs, ndim=1)
-        self.register_buffer("signs", signs.to(torch.int8))
+        self.register_buffer("signs", signs.to(torch.int8, copy=True))
         self.threshold = arguments.whole("threshold", threshold)
 
     def forward(self, x: Shaped[Tensor, " *batch n"]) -> Shaped[Tensor, " *batch"]:

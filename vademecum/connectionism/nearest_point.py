@@ -11,21 +11,30 @@ Wolfe keeps a *corral* of affinely independent differences, at most $d + 1$, and
 least norm in their affine hull, in the interior of their convex hull. A major cycle adds the
 difference with the least $\langle w, z \rangle$; minor cycles drop differences whose weight would
 turn negative. Each major cycle lowers $\|w\|$, so no corral comes twice and there is an end. The
-differences are never formed: a cycle takes one product with all points.
+differences of all pairs are never formed, and the factors of the corral are updated
+(`vademecum.connectionism.corral`). Most cycles look only at the points that were best in the last
+product with all of them, of which there is one whenever these are exhausted: any difference with
+$\langle w, z \rangle < \|w\|^2$ makes progress, and the last look is at all points.
 
 In floating point it ends when the bounds above agree to `tol`, or when rounding forbids further
-progress; the `gap` between the bounds, returned with the result, is what was reached.
+progress; the `gap` between the bounds, returned with the result, is what was reached. The cycles
+run on the CPU, the products with all points on the points' device; nothing is differentiated.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
+from vademecum.connectionism.corral import Corral
+from vademecum.connectionism.scaling import power_of_two
 
 __all__ = ["NearestPoint", "nearest_point"]
+
+CANDIDATES = 128  # of each set, between two looks at all points
 
 
 class NearestPoint(NamedTuple):
@@ -45,7 +54,7 @@ class NearestPoint(NamedTuple):
     gap: float
     """How much longer the vector is than the distance of the hulls, at most."""
     n_iter: int
-    """The number of major cycles."""
+    """The number of major cycles, the one that found nothing to add included."""
 
 
 def nearest_point(
@@ -67,6 +76,10 @@ def nearest_point(
         The vector, the weights and the gap. Hulls that meet give a vector that is zero up to
         rounding, with a gap as large as itself.
 
+    Raises:
+        ValueError: If the points are not finite and real, in single or double precision, of one
+            dtype and one width.
+
     References:
         Wolfe, Finding the nearest point in a polytope, Mathematical Programming, 1976.
 
@@ -75,75 +88,104 @@ def nearest_point(
         >>> nearest_point(p, q).point
         tensor([2., 0.])
     """
-    floats("p", p, ndim=2)
-    q = torch.zeros_like(p[:1]) if q is None else floats("q", q, ndim=2, width=p.shape[1])
+    p = _points("p", p).detach()
+    q = torch.zeros_like(p[:1]) if q is None else _points("q", q, like=p).detach()
     number("tol", tol, low=0)
     whole("max_iter", max_iter, low=1)
-    w = p.mean(0) - q.mean(0)
-    pairs = [_support(p, q, w)]
-    corral = _difference(p, q, pairs)
-    lam = corral.new_ones(1)
-    w = corral[0]
-    n_iter = 0
-    while n_iter < max_iter:
-        n_iter += 1
-        new = _support(p, q, w)
-        z = _difference(p, q, [new])
-        if new in pairs or w @ w - w @ z[0] <= tol * (w @ w):
-            break
-        step = _minor_cycles(
-            [*pairs, new], torch.cat([corral, z]), torch.cat([lam, lam.new_zeros(1)])
-        )
-        if step is None or step[3].norm() >= w.norm():  # rounding forbids progress
-            break
-        pairs, corral, lam, w = step
-    z = _difference(p, q, [_support(p, q, w)])[0]
+    scale = power_of_two(p, q)
+    if scale != 1:
+        p, q = p / scale, q / scale
+    wolfe = _search(p, q, tol, max_iter)
+    rows, columns = torch.tensor(wolfe.pairs, device=p.device).T
+    lam, w = torch.from_numpy(wolfe.lam).to(p), torch.from_numpy(wolfe.w).to(p)
     length = float(w.norm())
-    gap = max(0.0, length - max(0.0, float(w @ z)) / length) if length else 0.0
+    reached = float((p @ w).min() - (q @ w).max())
+    gap = max(0.0, length - max(0.0, reached) / length) if length else 0.0
     weights, others = p.new_zeros(len(p)), q.new_zeros(len(q))
-    rows, columns = torch.tensor(pairs, device=p.device).T
-    return NearestPoint(
-        w, weights.index_add(0, rows, lam), others.index_add(0, columns, lam), gap, n_iter
-    )
+    weights, others = weights.index_add(0, rows, lam), others.index_add(0, columns, lam)
+    return NearestPoint(w * scale, weights, others, gap * scale, wolfe.n_iter)
 
 
-def _support(p: Tensor, q: Tensor, w: Tensor) -> tuple[int, int]:
-    return int((p @ w).argmin()), int((q @ w).argmax())
+def _points(name: str, x: Any, like: Tensor | None = None) -> Tensor:
+    x = floats(name, x, ndim=2, width=None if like is None else like.shape[1])
+    if x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"{name} must be float32 or float64, got {x.dtype}")
+    if like is not None and (x.dtype, x.device) != (like.dtype, like.device):
+        raise ValueError(f"{name} must be {like.dtype} on {like.device}, got {x.dtype}")
+    return x
 
 
-def _difference(p: Tensor, q: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
-    rows, columns = torch.tensor(pairs, device=p.device).T
-    return p[rows] - q[columns]
+def _search(p: Tensor, q: Tensor, tol: float, max_iter: int) -> "_Wolfe":
+    start = p.mean(0) - q.mean(0)
+    first = int((p @ start).argmin()), int((q @ start).argmax())
+    wolfe = _Wolfe(first, (p[first[0]] - q[first[1]]).cpu().numpy(), tol, max_iter)
+    progress = True
+    while progress and wolfe.n_iter < max_iter:
+        w = torch.from_numpy(wolfe.w).to(p.device)
+        low, high = p @ w, q @ w
+        if wolfe.is_best(float(low.min() - high.max())):
+            wolfe.n_iter += 1
+            break
+        near = low.topk(min(CANDIDATES, len(p)), largest=False).indices
+        far = high.topk(min(CANDIDATES, len(q))).indices
+        progress = wolfe.improve(near.tolist(), _array(p[near]), far.tolist(), _array(q[far]))
+    return wolfe
 
 
-def _minor_cycles(
-    pairs: list[tuple[int, int]], corral: Tensor, lam: Tensor
-) -> tuple[list[tuple[int, int]], Tensor, Tensor, Tensor] | None:
-    """Move the weights to the best point of the affine hull, dropping whatever is in the way."""
-    while True:
-        best = _affine(corral)
-        if not best.isfinite().all():
+def _array(x: Tensor) -> np.ndarray:
+    return x.cpu().numpy()
+
+
+class _Wolfe:
+    r"""The corral with the pairs of points behind it, the weights $\lambda$ and the vector $w$."""
+
+    def __init__(self, pair: tuple[int, int], z: np.ndarray, tol: float, max_iter: int):
+        self.pairs, self.corral, self.lam, self.w = [pair], Corral(z), np.ones(1, z.dtype), z
+        self.tol, self.max_iter, self.n_iter = tol, max_iter, 0
+
+    def is_best(self, least: float) -> bool:
+        r"""Whether $\|w\|^2$ exceeds the least $\langle w, z \rangle$ no more than tolerated."""
+        square = float(self.w @ self.w)
+        return square - least <= self.tol * square
+
+    def improve(
+        self, rows: list[int], near: np.ndarray, columns: list[int], far: np.ndarray
+    ) -> bool:
+        """Major cycles on some of the points, until they have no more to add; whether any did."""
+        progress = False
+        while self.n_iter < self.max_iter:
+            low, high = near @ self.w, far @ self.w
+            i, j = int(low.argmin()), int(high.argmax())
+            new = rows[i], columns[j]
+            if self.is_best(float(low[i] - high[j])) or new in self.pairs:
+                break
+            self.n_iter += 1
+            before = self.pairs, self.lam, self.corral.points.copy()
+            w = self._shortened(new, near[i] - far[j])
+            if w is None or not w @ w < self.w @ self.w:  # rounding forbids progress
+                self.pairs, self.lam, points = before
+                self.corral = Corral(*points)
+                break
+            self.w, progress = w, True
+        return progress
+
+    def _shortened(self, pair: tuple[int, int], z: np.ndarray) -> np.ndarray | None:
+        """Add a difference, and drop whatever is in the way to the best point of the hull."""
+        if not self.corral.add(z):
             return None
-        if (best > 0).all():
-            return pairs, corral, best, best @ corral
-        ratio = torch.where(best > 0, torch.inf, lam / (lam - best))
-        lam = lam + ratio.min() * (best - lam)
-        keep = (lam > 0) & (ratio > ratio.min())
-        pairs = [pair for pair, kept in zip(pairs, keep.tolist(), strict=True) if kept]
-        corral, lam = corral[keep], lam[keep] / lam[keep].sum()
-
-
-def _affine(corral: Tensor) -> Tensor:
-    r"""Weights, summing to 1, of the least vector $S^\top v$ in the affine hull of the rows of $S$.
-
-    They are proportional to the solution of $(\sigma^2 1 1^\top + S S^\top) v = 1$ for any
-    $\sigma > 0$, here solved by the triangle of a QR decomposition, which does not square the
-    condition.
-    """
-    sigma = torch.linalg.vector_norm(corral, dim=1, keepdim=True).max().expand(len(corral), 1)
-    r = torch.linalg.qr(torch.cat([sigma, corral], 1).T, mode="r").R
-    if len(r) < len(corral):
-        return torch.full_like(corral[:, 0], torch.nan)
-    half = torch.linalg.solve_triangular(r.T, torch.ones_like(corral[:, :1]), upper=False)
-    v = torch.linalg.solve_triangular(r, half, upper=True)[:, 0]
-    return v / v.sum()
+        self.pairs, self.lam = [*self.pairs, pair], np.append(self.lam, z.dtype.type(0))
+        while True:
+            best, w = self.corral.shortest()
+            if not np.isfinite(best).all():
+                return None
+            if (best > 0).all():
+                self.lam = best
+                return w
+            length = np.maximum(self.lam - best, np.finfo(z.dtype).tiny)
+            ratio = np.where(best > 0, np.inf, self.lam / length)
+            lam = self.lam + ratio.min() * (best - self.lam)
+            keep = (lam > 0) & (ratio > ratio.min())
+            for i in np.flatnonzero(~keep)[::-1].tolist():
+                self.corral.drop(i)
+            self.pairs = [pair for pair, kept in zip(self.pairs, keep, strict=True) if kept]
+            self.lam = lam[keep] / lam[keep].sum()

@@ -14,8 +14,10 @@ products with the outcome of the sequential rule. In exact arithmetic, so for in
 $2^{53}$ in double precision, the outcome is the same to the last bit; otherwise up to the rounding
 of the scores, which can decide an example on the boundary either way.
 
-Several classes are learnt by one unit each, its class against the rest. The claims
-`perceptron_update` and `novikov_bound` check what is said here.
+Several classes are learnt by one unit each, its class against the rest. A single unit on a CPU,
+for which the Gram matrices would be most of the work, goes from mistake to mistake instead
+(`vademecum.connectionism.single_unit`). The claims `perceptron_update` and `novikov_bound` check
+what is said here.
 """
 
 import math
@@ -30,6 +32,8 @@ from torch import Tensor
 from vademecum.connectionism.cascade import cascade, one_blas_thread, views
 from vademecum.connectionism.epochs import corrections, learn
 from vademecum.connectionism.labels import give_labels, one_versus_rest, take_labels
+from vademecum.connectionism.scaling import power_of_two
+from vademecum.connectionism.single_unit import show
 from vademecum.estimators import give, take
 
 __all__ = ["Perceptron"]
@@ -108,7 +112,7 @@ class Perceptron(ClassifierMixin, BaseEstimator):
 
         Raises:
             ValueError: If the data are not finite, not labelled one by one, or of one class; if a
-                parameter is out of range; if the weights overflow.
+                parameter is out of range; if weights or scores overflow.
         """
         x = take(self, X, reset=True).detach()
         self.classes_, index = take_labels(y, x)
@@ -124,8 +128,6 @@ class Perceptron(ClassifierMixin, BaseEstimator):
                 shuffle=self.shuffle,
                 random_state=self.random_state,
             )
-        if not units.w.isfinite().all():
-            raise ValueError(f"X must be smaller: the weights overflow {x.dtype}")
         self.n_iter_ = run.n_iter
         self.coef_, self.intercept_ = give(units.w, X), give(units.b, X)
         found = run.mistakes, *units.margins()
@@ -154,11 +156,27 @@ class _Units:
     def __init__(self, x: Tensor, y: Tensor, bias: bool):
         self.x, self.y, self.bias = x, y, float(bias)
         self.w, self.b = x.new_zeros(y.shape[1], x.shape[1]), x.new_zeros(y.shape[1])
-        self.radius2 = 0.0
         self.kept: dict[int, Any] = {}
 
     def epoch(self, order: Tensor | None, active: Tensor) -> tuple[Tensor, Tensor]:
         """Show all examples once; the mistakes and the summed loss of each active unit."""
+        if len(active) == 1 and self.x.device.type == "cpu":
+            mistakes, loss = self._alone(order, int(active))
+        else:
+            mistakes, loss = self._together(order, active)
+        if not loss.isfinite().all():
+            raise ValueError(f"X must be smaller: scores overflow {self.x.dtype}")
+        return mistakes, loss
+
+    def _alone(self, order: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
+        x, w = views(self.x, self.w[k])
+        y = self.y[:, k].contiguous().numpy()
+        shown = None if order is None else order.numpy()
+        b, mistakes, loss = show(x, y, w, float(self.b[k]), bias=self.bias, order=shown)
+        self.b[k] = b
+        return torch.tensor([mistakes]), torch.tensor([loss], dtype=torch.float64)
+
+    def _together(self, order: Tensor | None, active: Tensor) -> tuple[Tensor, Tensor]:
         device = self.x.device
         active = active.to(device)
         w, b = self.w[active], self.b[active]
@@ -189,11 +207,7 @@ class _Units:
         x, y = (v.reshape(-1, block, v.shape[1]) for v in (x, y))
         if order is None and start in self.kept:
             return x, y, self.kept[start]
-        gram = torch.bmm(x, x.mT).add_(self.bias)
-        self.radius2 = max(self.radius2, float(gram.diagonal(0, 1, 2).max()))
-        if not math.isfinite(self.radius2):
-            raise ValueError(f"X must be smaller: squared norms overflow {self.x.dtype}")
-        gram.tril_(-1)
+        gram = torch.bmm(x, x.mT).add_(self.bias).tril_(-1)
         if order is None and block <= x.shape[2]:  # so that they take no more memory than the data
             self.kept[start] = gram
         return x, y, gram
@@ -205,11 +219,22 @@ class _Units:
         for start, stop, block in _strips(len(scores), BLOCK.get(self.x.device.type, 256)):
             x_s = x_[start:stop].reshape(-1, block, x_.shape[1])  # quicker than in one product
             scores_[start:stop] = (x_s @ w_.T + b_).reshape(stop - start, -1)
+        if not scores.isfinite().all():
+            raise ValueError(f"X must be smaller: scores overflow {self.x.dtype}")
         worst = (scores * self.y).amin(0).double()
-        norm2 = self.w.double().square().sum(1)
-        gamma2 = worst.square() / (norm2 + self.b.double().square())
-        bound = torch.where(worst > 0, self.radius2 / gamma2, math.inf)
-        return torch.where(norm2 > 0, worst / norm2.sqrt(), -math.inf), bound
+        length = _lengths(self.w)
+        bound = torch.full_like(worst, math.inf)
+        if (worst > 0).any():
+            radius = math.hypot(float(_lengths(self.x).max()), self.bias)
+            gamma = worst / torch.hypot(length, self.b.double())
+            bound = torch.where(worst > 0, (radius / gamma).square(), math.inf)
+        return torch.where(length > 0, worst / length, -math.inf), bound
+
+
+def _lengths(rows: Tensor) -> Tensor:
+    scale = power_of_two(rows)
+    rows = rows if scale == 1 else rows / scale
+    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) * scale
 
 
 def _strips(n: int, block: int) -> list[tuple[int, int, int]]:

@@ -103,6 +103,10 @@ def perceptron_loss(
     At the kink $\langle x, \theta \rangle = 0$ its gradient in torch is the subgradient $-y x$, so
     that a step of size 1 against the gradient is the perceptron rule, ties included.
 
+    Raises:
+        ValueError: If the examples are not finite or do not fit the weights, or if there is not
+            one label, -1 or +1, for each.
+
     Example:
         >>> theta = torch.zeros(2, requires_grad=True)
         >>> perceptron_loss(theta, torch.tensor([3.0, 4.0]), torch.tensor(1)).backward()
@@ -110,7 +114,9 @@ def perceptron_loss(
         tensor([-3., -4.])
     """
     floats("x", x, width=len(floats("theta", theta, ndim=1)))
-    return (-signs("y", y) * (x @ theta)).clamp(min=0)
+    if signs("y", y).shape != x.shape[:-1]:
+        raise ValueError(f"y must have shape {tuple(x.shape[:-1])}, got {tuple(y.shape)}")
+    return (-y * (x @ theta)).clamp(min=0)
 
 
 def _signed(x: Tensor, y: Tensor) -> Tensor:

@@ -76,7 +76,8 @@ def separable(
         The verified answer, in double precision, on the device of the points.
 
     Raises:
-        ValueError: If the points are not finite or the labels are not signs.
+        ValueError: If the points are not finite, the labels are not signs, or an integer is not a
+            number of double precision.
         ArithmeticError: If neither answer could be verified.
 
     References:
@@ -101,8 +102,9 @@ def separable(
     if least > 0:
         w = theta[: x.shape[1]]
         b = float(theta[-1]) if bias else 0.0
-        normal = torch.from_numpy(w.copy()).to(x.device)
-        return Separability(True, normal, b, least / float(np.linalg.norm(w)), None, 0.0)
+        normal, largest = torch.from_numpy(w.copy()).to(x.device), float(np.abs(w).max())
+        margin = least / largest / float(np.linalg.norm(w / largest))  # whose square is in range
+        return Separability(True, normal, b, margin, None, 0.0)
     found = _certificate(z, lam)
     if found is None:
         raise ArithmeticError(
@@ -113,9 +115,14 @@ def separable(
 
 
 def _real(x: Any) -> Tensor:
-    if isinstance(x, Tensor) and x.is_complex():
+    if not isinstance(x, Tensor):
+        return floats("x", x)
+    if x.is_complex():
         raise ValueError(f"x must be real, got {x.dtype}")
-    return x.double() if isinstance(x, Tensor) else floats("x", x)
+    exact = x.double()
+    if not x.is_floating_point() and not torch.equal(exact.to(x.dtype), x):
+        raise ValueError("x must be integers that double precision holds, got one that it rounds")
+    return exact
 
 
 def _programme(x: np.ndarray, y: np.ndarray, bias: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -89,7 +89,8 @@ class TuringMachine(nn.Module):
         self, sources: Shaped[Tensor, " n k"], switches: Shaped[Tensor, " *shape"] | None = None
     ):
         super().__init__()
-        n, whole = len(sources), not (sources.is_floating_point() or sources.dtype == torch.bool)
+        n, whole = len(sources), not torch.is_floating_point(sources)
+        whole = whole and not sources.is_complex() and sources.dtype != torch.bool
         if not (whole and sources.numel() and 0 <= int(sources.min()) <= int(sources.max()) < n):
             raise ValueError(f"sources must be units below {n}, got {sources.tolist()}")
         if switches is not None:
@@ -246,7 +247,8 @@ def _exhaust(lesson: _Lesson, chunk: int = 1024) -> Education:
     bits = lesson.sources.numel()
     digits = torch.arange(bits, device=lesson.sources.device)
     best = Education(lesson.sources.bool(), lesson.wanted.numel() + 1, 2**bits, True)
-    for codes in torch.arange(2**bits, device=digits.device).split(chunk):
+    for start in range(0, 2**bits, chunk):
+        codes = torch.arange(start, min(start + chunk, 2**bits), device=digits.device)
         settings = ((codes[:, None] >> digits) & 1).bool().view(-1, *lesson.sources.shape)
         wrong, at = lesson.mismatches(settings).min(0)
         if int(wrong) < best.mismatches:

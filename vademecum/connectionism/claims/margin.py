@@ -112,8 +112,9 @@ def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n
     factor, and its margin is half the distance between the convex hulls of the two classes.
 
     *Proof.* A hyperplane with margin $\gamma$ keeps hulls $2 \gamma$ apart, and the bisector of the
-    shortest segment between them, orthogonal to it, attains half its length. (Bennett and
-    Bredensteiner, 2000.)
+    shortest segment between them, orthogonal to it, attains half its length. Any other normal $w$
+    has at most the margin $\cos \angle(w, w^*)$ times that, because it sees the segment at this
+    angle, and any other bias lies closer to one hull. (Bennett and Bredensteiner, 2000.)
     """
     witness = torch.tensor([[0.0, 0.0], [0.0, 10.0], [1.0, 0.0]]), torch.tensor([-1.0, -1.0, 1.0])
     for k, (x, y) in enumerate([witness, *(planted(n) for _ in range(sets))]):
@@ -121,6 +122,13 @@ def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n
         w, b = classifier(x, y)
         yield equals(margin(w, b, x, y), half, set=k)
         yield equals(margin(5 * w, 5 * b, x, y), half, set=k)
+        other = w + w.norm() * torch.randn(2)
+        scores = x @ other
+        middle = -float(scores[y > 0].min() + scores[y < 0].max()) / 2
+        cosine = other @ w / (other.norm() * w.norm())
+        yield at_most(margin(other, middle, x, y), half * cosine, set=k)
+        shift = float(torch.rand(())) * float(w.norm())
+        yield equals(margin(w, b + shift, x, y), half - shift / w.norm(), set=k)
         best = MaxMarginClassifier().fit(x, y)
         weights = best.dual_coef_[0] / best.dual_coef_[0].clamp(min=0).sum()
         between = (weights @ x[best.support_]).norm()  # of a point of each hull
