@@ -60,18 +60,16 @@ def page(chromium, atlas):
 def visit(chromium, atlas: Served, **options):
     context = chromium.new_context(**options)
     context.set_default_timeout(60_000)
-    asked: list[str] = []
+    asked, errors = [], []
     context.on("request", lambda request: asked.append(request.url))
     page = context.new_page()
-    errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(atlas.address)
     yield page
     context.close()
     foreign = [url for url in asked if not url.startswith((atlas.base, "data:", "blob:"))]
     assert asked
-    assert not foreign
-    assert not errors
+    assert not foreign + errors
 
 
 def test_home(page, atlas):
@@ -113,30 +111,28 @@ def test_every_room(page, atlas, room):
     claims = select(f"{room}.*")
     assert page.locator("article.statement").count() == len(claims)
     assert page.locator("math").count() > len(claims) / 2
-    live = page.frame_locator(".live iframe")
-    live.locator("img").first.wait_for()
-    assert all(picture.get_attribute("alt") for picture in live.locator("img").all())
+    live = page.frame_locator(".live iframe").locator("img")
+    live.first.wait_for()
+    assert all(picture.get_attribute("alt") for picture in live.all())
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_slider_moves_a_picture(page, atlas, room):
     page.goto(f"{atlas.base}/live/{room}/")
-    page.locator("img").nth(0).wait_for()
+    page.locator("img").first.wait_for()
     sliders = page.get_by_role("slider")
-    sliders.first.wait_for()
-    assert sliders.count() > 1
+    sliders.nth(1).wait_for()
     for slider in sliders.all():
-        before = pictures(page)
-        begun = time.monotonic()
         slider.focus()
-        slider.press(
-            "ArrowRight"
-            if slider.get_attribute("aria-valuenow") != slider.get_attribute("aria-valuemax")
-            else "ArrowLeft"
-        )
-        while pictures(page) == before:
-            assert time.monotonic() - begun < 20, slider.get_attribute("aria-label")
-            time.sleep(0.02)
+        seconds = []
+        while not seconds or (min(seconds) > 3 and len(seconds) < 3):  # others use the machine too
+            before, begun = pictures(page), time.monotonic()
+            at, end = (slider.get_attribute(f"aria-value{name}") for name in ("now", "max"))
+            slider.press("ArrowLeft" if at == end else "ArrowRight")
+            while pictures(page) == before and time.monotonic() - begun < 20:
+                time.sleep(0.02)
+            seconds.append(time.monotonic() - begun)
+        assert min(seconds) < 3, slider.get_attribute("aria-label")
 
 
 def pictures(page) -> list[str]:
@@ -241,8 +237,7 @@ def test_static_export_opens_from_a_file(chromium, state, tmp_path, monkeypatch)
     assert done.returncode == 0, done.stderr
     site = (tmp_path / "site").as_uri()
     with chromium.new_context(offline=True) as context:
-        asked: list[str] = []
-        failed: list[str] = []
+        asked, failed = [], []
         context.on("request", lambda request: asked.append(request.url))
         context.on("requestfailed", lambda request: failed.append(request.url))
         page = context.new_page()
@@ -250,7 +245,12 @@ def test_static_export_opens_from_a_file(chromium, state, tmp_path, monkeypatch)
         page.get_by_role("searchbox").fill("novikov")
         page.locator("#results li:visible a").first.click()
         assert page.url.startswith(f"{site}/rooms/connectionism.html#")
-        assert page.locator(".live figure img").count() == 3
+        still, _, _ = page.locator(".still").all()
+        still.get_by_role("radio", name="0.5").check()  # of the margin
+        assert "0.5" in still.locator("img").get_attribute("alt")
+        still.locator("img").evaluate("image => image.decode()")
+        still.get_by_role("radio", name="40").check()  # of the dimension
+        assert still.get_by_role("radio", name="0.06").is_checked()
         page.locator("#novikov_bound img").scroll_into_view_if_needed()
         page.locator("#novikov_bound img").evaluate("image => image.decode()")
         page.locator("#novikov_bound .code a").first.click()

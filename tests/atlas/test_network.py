@@ -53,6 +53,7 @@ def test_a_convolutional_network(file):
     assert shapes["3"] == "(4, 7200)"
     laws = {law.name: law.verdict for law in found.laws}
     assert laws["dtype"] == laws["determinism"] == laws["independence"] == "kept"
+    assert all(law.means for law in found.laws)
 
 
 def test_guessed_inputs(file):

@@ -1,5 +1,6 @@
 """What the pages say, without a browser."""
 
+import html
 import inspect
 import re
 from html.parser import HTMLParser
@@ -86,6 +87,36 @@ def test_formulas_survive_markdown():
     assert made.count("<em>") == 1
     assert "<mn>1</mn>" in made
     assert "<li><em>one</em></li>" in made
+
+
+def test_punctuation_stays_with_its_formula():
+    made = typeset("for all ($x$), and $y$ too")
+    assert re.search(
+        r'<span class="together">\(<math.*?</math>\),</span> and <math', made, re.DOTALL
+    )
+
+
+def test_big_brackets_enclose_what_is_raised():
+    made = typeset(r"$\big(\frac{a}{b}\big)^2 := c$")
+    assert re.search(r"<msup>\s*<mrow>\s*<mo [^>]*>\(</mo>", made)
+    assert "<mo>≔</mo>" in made
+
+
+def test_an_index_stands_beside_its_letter_under_an_accent():
+    made = typeset(r"$\hat x_i + \bar{v}_{jk} + \dot\theta_k^2$")
+    assert made.count("<mover") == 3
+    assert "<munder" not in made
+
+
+@pytest.mark.parametrize("module", ["vademecum.linear.deep_linear", "vademecum.atlas.pages"])
+def test_a_source_page_shows_the_source_as_it_is(verdicts, module):
+    page = Pages(verdicts).source(module)
+    code = re.search(r'<div class="source">(.*)</div>\s*</main>', page, re.DOTALL)
+    assert code is not None
+    plain = re.sub(r'<a href="#L\d+">.*?</a>', "", code[1])
+    plain = html.unescape(re.sub(r"<[^>]+>", "", plain))
+    assert plain.strip("\n") == source_text(module).strip("\n")
+    assert 'id="L3"' in page
 
 
 def test_what_cannot_be_typeset_is_shown_as_written():

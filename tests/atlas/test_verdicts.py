@@ -1,5 +1,6 @@
 """Running claims from the browser: nothing takes the pages down."""
 
+import math
 import time
 
 import pytest
@@ -77,6 +78,17 @@ def test_a_run_can_be_stopped(fakes):
 def test_controls_fit_their_knobs(fakes):
     kinds = {c.name: (c.kind, c.value) for c in controls(fakes["true"])}
     assert kinds == {"factor": ("number", "1.0"), "n": ("number", "10")}
+
+
+def test_no_control_loses_its_value():
+    from vademecum.claims import select
+
+    for claim in select():
+        for control in controls(claim):
+            if control.kind == "number":  # which browsers empty of anything else
+                assert math.isfinite(float(control.value)), claim.id
+        form = {c.name: c.value for c in controls(claim) if c.kind != "checkbox" or c.value}
+        assert all(value == claim.knobs[name] for name, value in knobs_from(claim, form).items())
 
 
 def test_functions_can_be_set_to_those_of_foils():

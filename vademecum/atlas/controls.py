@@ -4,6 +4,7 @@ A number, a word, a switch or a tuple is typed in. A knob that is a function can
 functions that the claim's foils set it to: choosing one shows how the check refutes it.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ def _control(claim: Claim, name: str, default: Any) -> Control:
         return Control(name, "select", "", (("", "as stated"), *wrong))
     if isinstance(default, bool):
         return Control(name, "checkbox", "on" if default else "")
-    if isinstance(default, int | float):
+    if isinstance(default, int | float) and math.isfinite(default):
         return Control(name, "number", repr(default))
     if isinstance(default, str):
         words = dict.fromkeys([default, *(foil.knobs[name] for _, foil in set_by)])

@@ -1,12 +1,14 @@
 """The same pages as files: they open from a folder, without a server and without a network.
 
-What needs an answer is left out (running checks) or stands still (live pictures); the verdicts are
-complete, since claims that never ran are run first.
+What needs an answer is left out (running checks) or was asked beforehand (live pictures, at a few
+positions of each control); the verdicts are complete, since claims that never ran are run first.
+Pictures are drawn in worker processes.
 """
 
-import re
+import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,21 @@ from rich.progress import track
 from vademecum.atlas.application import STATIC
 from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
-from vademecum.atlas.pages import Pages, notebook_of
+from vademecum.atlas.pages import Pages
 from vademecum.atlas.pictures import svg
 from vademecum.atlas.server import looking
 from vademecum.atlas.sources import parts_of, place_of, room_exports
+from vademecum.atlas.stills import Still, draw_still, split_image, stills_of
 from vademecum.atlas.verdicts import Verdicts
-from vademecum.claims import select
+from vademecum.claims import Report, Workers, select
 from vademecum.claims.report import write_atomically
 from vademecum.cli.screen import UsageError
 from vademecum.figures import draw
 
-__all__ = ["export_site", "pictures_of"]
+__all__ = ["export_site"]
 
 _MARK = "index.html"
+_JOBS = min(os.cpu_count() or 1, 8)
 
 
 def export_site(
@@ -51,13 +55,14 @@ def export_site(
     if not _is_ours(folder):
         raise UsageError(f"--export {folder} must be a new folder or an earlier export")
     known = verdicts or Verdicts(select())
+    crew = Workers(_JOBS)
     try:
         if missing := known.missing():
             print(f"Running {len(missing)} claims first ...", flush=True)
             known.start(missing)
             known.wait()
         dossier = looking(network, shape)()
-        files = list(_files(known, dossier))
+        files = list(_files(known, dossier, crew))
         for path, make in track(files, "Writing pages"):
             content = make()
             target = folder / path
@@ -68,6 +73,7 @@ def export_site(
                 write_atomically(target, content)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
     finally:
+        crew.shutdown(cancel_futures=True)
         known.close()
     print(f"{len(files)} files; open {folder / _MARK}")
 
@@ -84,18 +90,27 @@ def _is_ours(folder: Path) -> bool:
     return first.is_file() and "Vademecum" in first.read_text(encoding="utf-8")
 
 
-def _files(known: Verdicts, dossier: Dossier | None) -> Iterator[tuple[str, Any]]:
-    """The path of each file, and the function that makes it."""
+def _files(known: Verdicts, dossier: Dossier | None, crew: Workers) -> Iterator[tuple[str, Any]]:
+    """The path of each file, and the function that makes it or waits for it."""
     top, below = (Pages(known, Links(root, ".html")) for root in ("", "../"))
+    for claim in known.claims.values():
+        reports = known.of(claim.id)
+        if reports and reports[0].evidence:
+            yield f"figures/{claim.id}.svg", crew.submit(_figure, reports[0]).result
     yield "index.html", top.home
     yield "errata.html", top.errata
     yield "network.html", lambda: top.network(dossier)
     for room in top.rooms:
-        yield f"rooms/{room}.html", lambda room=room: below.room(room, pictures_of(room))
-    for claim in known.claims.values():
-        reports = known.of(claim.id)
-        if reports and reports[0].evidence:
-            yield f"figures/{claim.id}.svg", lambda r=reports[0]: svg(lambda: draw(r))
+        stills = stills_of(room)
+        drawn = {path: image for still in stills for path, image in _drawn(room, still, crew)}
+        for path, image in drawn.items():
+            yield path, lambda image=image: split_image(image.result())[0]
+        yield (
+            f"rooms/{room}.html",
+            lambda room=room, stills=stills, drawn=drawn: below.room(
+                room, [_with_words(still, drawn) for still in stills]
+            ),
+        )
     for module in sorted(_referred(top)):
         yield f"source/{module}.html", lambda module=module: below.source(module)
 
@@ -108,14 +123,27 @@ def _referred(pages: Pages) -> set[str]:
     return {place.module for place in places if place is not None}
 
 
-def pictures_of(room: str) -> list[str]:
-    """The pictures of a room's notebook as they stand when it opens, as HTML.
+def _figure(report: Report) -> bytes:
+    return svg(lambda: draw(report))
 
-    Example:
-        >>> len(pictures_of("no_such_room"))
-        0
-    """
-    notebook = notebook_of(room)
-    outputs = notebook.app.run()[0] if notebook else ()
-    text = (getattr(output, "text", "") for output in outputs)
-    return [piece for piece in text if re.match(r"<img |<span [^>]*><h", piece)]
+
+def _drawn(room: str, still: Still, crew: Workers) -> Iterator[tuple[str, Future[str]]]:
+    """The image at each position of each control, by its path."""
+    ready: Future[str] = Future()
+    ready.set_result(still.image)
+    yield still.path, ready
+    for strip in still.strips:
+        for position in strip.positions:
+            if not position.first:
+                drawn = crew.submit(draw_still, room, still.cell, position.knobs)
+                yield position.path, drawn
+
+
+def _with_words(still: Still, drawn: dict[str, Future[str]]) -> Still:
+    """A picture whose positions say what there is to see."""
+    words = {path: split_image(image.result())[1] for path, image in drawn.items()}
+    strips = (
+        strip._replace(positions=tuple(p._replace(alt=words[p.path]) for p in strip.positions))
+        for strip in still.strips
+    )
+    return still._replace(strips=tuple(strips), alt=words[still.path])

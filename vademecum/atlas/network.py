@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.cli.screen import UsageError
-from vademecum.testing import check_part
+from vademecum.testing import check_part, parts
 from vademecum.testing.laws import BrokenLaw
 from vademecum.testing.parts import PART_LAWS
 
@@ -40,11 +40,12 @@ class Row(NamedTuple):
 
 
 class Law(NamedTuple):
-    """A law of parts: kept, broken (and how), or not tried (and why)."""
+    """A law of parts: kept, broken (and how), or not tried; and what it asks."""
 
     name: str
     verdict: str
     why: str = ""
+    means: str = ""
 
 
 class Dossier(NamedTuple):
@@ -146,7 +147,9 @@ def dossier(name: str, shape: tuple[int, ...] | None) -> Dossier:
     except Exception as error:
         return known._replace(error=f"It does not take this input: {error}")
     rows = tuple(_tree(model, shapes))
-    return known._replace(rows=rows, answer=answer, laws=tuple(_laws(model, inputs)))
+    means = dict(re.findall(r"^\| (\w+) \| (.+) \|$", parts.__doc__ or "", re.MULTILINE))
+    laws = (law._replace(means=means.get(law.name, "")) for law in _laws(model, inputs))
+    return known._replace(rows=rows, answer=answer, laws=tuple(laws))
 
 
 def _tensors(model: nn.Module) -> Iterator[Tensor]:

@@ -27,6 +27,9 @@ __all__ = ["Pages"]
 
 MARKS = {"holds": "✓", "not run": "○"}
 """Verdicts are told apart by sign and word; every other one is a cross."""
+_ANCHOR = re.compile(r'"(#?)L-(?=\d+")')  # quotes within a source are escaped
+_PLAIN = re.compile(r'<span class="(?!(?:linenos|k|kn|ow|s1|s2|sd|sa|c1)")\w+">([^<]*)</span>')
+"""What the style sheet does not colour; half of a page otherwise."""
 
 
 class Pages:
@@ -51,7 +54,7 @@ class Pages:
             "home.html", rooms=rooms, tally=self.verdicts.tally(), found=_index(self)
         )
 
-    def room(self, room: str, pictures: Sequence[str] = ()) -> str:
+    def room(self, room: str, stills: Sequence[Any] = ()) -> str:
         """A room: its introduction, its live pictures (or these still ones), its statements."""
         notebook = notebook_of(room)
         about = typeset(inspect.getdoc(notebook) or "") if notebook else ""
@@ -61,7 +64,7 @@ class Pages:
             room=room,
             about=about,
             live=notebook is not None,
-            pictures=[Markup(picture) for picture in pictures],
+            stills=stills,
             statements=statements,
             tally=self.verdicts.tally(room),
             exports=[(name, place_of(thing)) for name, thing in _exports(room).items()],
@@ -87,10 +90,12 @@ class Pages:
 
     def source(self, module: str) -> str:
         """The source of one of our modules, with a target for every line."""
-        text = source_text(module)
-        style = HtmlFormatter(linenos="inline", lineanchors="L", anchorlinenos=True)
-        code = Markup(highlight(text, PythonLexer(), style).replace("L-", "L"))
-        return self._render("source.html", module=module, code=code)
+        style = HtmlFormatter(linenos="inline", linespans="L", anchorlinenos=True)
+        code = highlight(source_text(module), PythonLexer(), style)
+        code = _ANCHOR.sub(r'"\1L', _PLAIN.sub(r"\1", code))
+        room = module.split(".")[1] if module.count(".") else ""
+        room = room if room in self.rooms else ""
+        return self._render("source.html", module=module, room=room, code=Markup(code))
 
     def outcome(self, claim: Claim, report: Report, figure: str) -> str:
         """What a run that was started in the browser found, as a fragment of a page."""

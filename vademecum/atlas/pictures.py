@@ -1,18 +1,21 @@
 """Drawing for the pages: figures that are readable on light and dark ground alike, with words.
 
 Colours are of medium lightness on a transparent ground, and marks and lines differ in form as well.
-matplotlib's settings are global, so figures are drawn one at a time.
+Words and axes are grey, darker where the browser prefers a light page and lighter on a dark one: an
+SVG image can ask. matplotlib's settings are global, so figures are drawn one at a time.
 """
 
 import base64
 import html
 import io
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import matplotlib
 from cycler import cycler
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 __all__ = ["as_image", "svg"]
@@ -35,6 +38,11 @@ _STYLE: Any = {
     "xtick.color": _GREY,
     "ytick.color": _GREY,
 }
+_RULE = '[style*="fill: {0}"]{{fill:{1}!important}}[style*="stroke: {0}"]{{stroke:{1}!important}}'
+_RULES = _RULE.format(_GREY, "#5c6269")
+_RULES += f"@media(prefers-color-scheme:dark){{{_RULE.format(_GREY, '#a4a9b0')}}}"
+_COORDINATES = re.compile(rb' [dxy]="[^"]*"')
+_DECIMALS = re.compile(rb"(\.\d\d)\d+")  # hundredths of a point are enough, here a sixth of a file
 _LOCK = threading.Lock()
 
 
@@ -47,8 +55,10 @@ def svg(draw: Callable[[], Figure]) -> bytes:
     """
     file = io.BytesIO()
     with _LOCK, matplotlib.rc_context(_STYLE):
-        draw().savefig(file, format="svg", metadata={"Date": None})
-    return file.getvalue()
+        # without `savefig`, which draws a figure twice if it has a layout to find
+        FigureCanvasSVG(draw()).print_svg(file, metadata={"Date": None})
+    made = _COORDINATES.sub(lambda found: _DECIMALS.sub(rb"\1", found[0]), file.getvalue())
+    return re.sub(rb"\n +", b"\n", made).replace(b"</style>", _RULES.encode() + b"</style>", 1)
 
 
 def as_image(draw: Callable[[], Figure], alt: str) -> str:

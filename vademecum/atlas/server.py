@@ -1,5 +1,6 @@
 """Starting the atlas: one process on one address, until Ctrl-C."""
 
+import gc
 import secrets
 import socket
 import threading
@@ -60,6 +61,7 @@ def serve(
     verdicts = Verdicts(select())
     look = looking(network, shape)
     app = application(verdicts, token=token, hosts=hosts, cookie=f"vademecum-{port}", look=look)
+    gc.freeze()  # or each collection would go through all of torch, and hold a picture up
     if missing := verdicts.missing():
         verdicts.start(missing)
     address = f"http://{allow[0] if host not in _LOCAL else host}:{port}/?token={token}"

@@ -20,10 +20,17 @@ _REWRITES = (
     (r"\\dots(?![a-z])", r"\\ldots"),
     (r"\\iff(?![a-z])", r"\\Longleftrightarrow"),
     (r"\\implies(?![a-z])", r"\\Longrightarrow"),
+    (r"\\(big|Big|bigg|Bigg)(?=\s*(?:[)\]]|\\[}r]))", r"\\\1r"),
     (r"\\(big|Big|bigg|Bigg)(?![a-zA-Z])", r"\\\1l"),
-)
+    (r":=", r"\\coloneqq "),
+    # an empty group after an accent, or its index would be set underneath
+    (r"(\\(?:dot|hat|tilde|bar|vec|widehat|widetilde|overline)\s*(?:\\[a-zA-Z]+|\{[^{}]*\}|\w))(?=\s*_)",
+     r"\1{}"),
+)  # fmt: skip
 _CODE_OR_MATHS = re.compile(r"`[^`]+`|\$\$(?P<block>.+?)\$\$|\$(?P<inline>.+?)\$", re.DOTALL)
 _MARK = "\ue000{}\ue001"  # private characters, which Markdown leaves alone
+_MARKED = re.compile(r"\ue000(\d+)\ue001")
+_MARKED_WITH_STOP = re.compile(r"\(?\ue000\d+\ue001[.,;:!?)’']+")  # not parted by a line's end
 
 
 def mathml(tex: str, *, block: bool = False) -> str:
@@ -67,9 +74,8 @@ def typeset(text: str, *, line: bool = False) -> Markup:
     made = markdown.markdown(_CODE_OR_MATHS.sub(put_aside, text), extensions=["tables"])
     if line:
         made = made.removeprefix("<p>").removesuffix("</p>")
-    for number, formula in enumerate(formulas):
-        made = made.replace(_MARK.format(number), formula)
-    return Markup(made)
+    made = _MARKED_WITH_STOP.sub(r'<span class="together">\g<0></span>', made)
+    return Markup(_MARKED.sub(lambda found: formulas[int(found[1])], made))
 
 
 def _formula(tex: str, *, block: bool) -> str:

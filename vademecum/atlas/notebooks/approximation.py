@@ -110,7 +110,6 @@ def draw_training(data: str, depth: int, width: int, step: int) -> Figure:
     plane, top, bottom = figure.subplot_mosaic("AB;AC", width_ratios=(5, 3)).values()
     x, y = points(data)
     draw_regions(linear_regions(signed, SQUARE), plane, points=x, labels=y)
-    plane.axhspan(-1.2, 1.2, color="w", zorder=0)  # dark walls, on a dark page too
     plane.set_axis_off()
     title = f"{counts[STEPS.index(step)]} linear regions in this square\n"
     title += f"(no network of this shape has more than {region_upper_bound(2, [width] * depth):,})"
@@ -125,7 +124,7 @@ def draw_training(data: str, depth: int, width: int, step: int) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(data, depth, step, width):
+def _show_training(data, depth, step, width):
     _knobs = (data.value, depth.value, width.value, step.value)
     _said = f"The linear regions of a ReLU network with {depth.value} hidden layers of"
     _said += f" {width.value} units after {step.value} training steps, under the {data.value}."
@@ -188,7 +187,7 @@ def draw_rates(dimension: int, frequency: float, waves: int) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(dimension, frequency, waves):
+def _show_rates(dimension, frequency, waves):
     _knobs = (dimension.value, frequency.value, waves.value)
     _said = f"The error of networks of step units in dimension {dimension.value} against their"
     _said += " number: random units, units chosen greedily, and Barron's bound above both."

@@ -98,7 +98,7 @@ def draw_boundary(axes, points, w: torch.Tensor) -> None:
 
 
 @app.cell(hide_code=True)
-def _(dimension, margin, progress):
+def _show_perceptron(dimension, margin, progress):
     knobs = (margin.value, dimension.value, progress.value)
     said = "Two classes of points, the learned boundary, and the mistakes below Novikov's bound"
     mo.Html(as_image(lambda: draw_perceptron(*knobs), f"{said}, at a margin of {margin.value}."))
@@ -169,7 +169,7 @@ def partial_sweep(
 
 
 @app.cell(hide_code=True)
-def _(flipped, rule, stored):
+def _show_completion(flipped, rule, stored):
     choice = (stored.value, flipped.value, rule.value)
     seen = f"A digit with {flipped.value} % of its pixels flipped falls towards one of"
     said_so = f"{seen} {stored.value} stored ones, its energy falling at each step."
@@ -208,7 +208,7 @@ def draw_curve(units: int, noise: int) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(noise, units):
+def _show_curve(noise, units):
     setting = (units.value, noise.value)
     words = f"The overlap after retrieval with {units.value} units collapses near a load of 0.138."
     mo.Html(as_image(lambda: draw_curve(*setting), words))

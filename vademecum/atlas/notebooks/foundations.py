@@ -121,7 +121,7 @@ def draw_spectrum(kind: str, steps: int, probes: int) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(kind, probes, steps):
+def _show_spectrum(kind, probes, steps):
     _knobs = (kind.value, steps.value, probes.value)
     _said = f"The density of 300 eigenvalues estimated after {steps.value} Lanczos steps over the"
     _said += " true one, and below the residual norm of each Ritz value, smallest for outliers."
@@ -189,7 +189,7 @@ def draw_tails(law: str, n: int, runs: float) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(count, law, runs):
+def _show_tails(count, law, runs):
     _knobs = (law.value, count.value, runs.value)
     _said = f"How often the mean of {count.value} numbers ({law.value}) exceeds its expectation by"
     _said += " epsilon, below the bounds of Markov, Chebyshev and Hoeffding."
@@ -239,7 +239,7 @@ def draw_projections(radius: float) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(radius):
+def _show_projections(radius):
     _said = f"Points and their projections onto the l1, l2, linf ball of radius {radius.value:.1f}"
     mo.Html(as_image(lambda: draw_projections(radius.value), f"{_said} and onto the simplex."))
     return

@@ -93,7 +93,7 @@ def draw_signal(depth: int, unit: str, start: str, gain: float) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(depth, gain, start, unit):
+def _show_signal(depth, gain, start, unit):
     _knobs = (depth.value, unit.value, start.value, gain.value)
     _said = f"The norm of activations, of the backward error and of the gradients in {depth.value}"
     _said += f" layers of {unit.value} units, on a logarithmic scale."
@@ -179,7 +179,7 @@ def draw_costs(inputs: int, outputs: int, hidden: int) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(hidden, inputs, outputs):
+def _show_costs(hidden, inputs, outputs):
     _knobs = (inputs.value, outputs.value, hidden.value)
     _said = "Operations for a Jacobian: forward mode grows with the inputs, reverse mode with the"
     _said += " outputs. What reverse mode stores grows with the hidden layers."

@@ -102,7 +102,7 @@ def draw_paths(log_alpha: float, patients: int) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(log_alpha, patients):
+def _show_paths(log_alpha, patients):
     _knobs = (log_alpha.value, patients.value)
     _said = f"Weights of ridge regression and lasso from {patients.value} patients against the"
     _said += " penalty, and below the error on these and on other patients."
@@ -156,7 +156,7 @@ def draw_learning(depth: int, small: float, gap: float, noise: float) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(depth, gap, noise, small):
+def _show_learning(depth, gap, noise, small):
     _knobs = (depth.value, small.value, gap.value, noise.value)
     _said = f"Four modes of a linear network of depth {depth.value} rise as predicted by the"
     _said += " solution of the gradient flow, strong ones first if there is more than one layer."
@@ -199,7 +199,7 @@ def draw_digits(kept: int, first: int) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(first, kept):
+def _show_digits(first, kept):
     _knobs = (kept.value, first.value)
     _said = f"Ten written digits, and below them the same rebuilt from {kept.value} components."
     mo.Html(as_image(lambda: draw_digits(*_knobs), _said))

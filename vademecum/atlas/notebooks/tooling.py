@@ -80,7 +80,7 @@ def draw_rounding(many: int, decimals: int, seed: int) -> Figure:
 
 
 @app.cell(hide_code=True)
-def _(decimals, many, seed):
+def _show_rounding(decimals, many, seed):
     _knobs = (many.value, decimals.value, seed.value)
     _said = f"The error of the sum of {many.value} rounded numbers: it drifts away if ties go up,"
     mo.Html(as_image(lambda: draw_rounding(*_knobs), f"{_said} and hardly if they go to even."))

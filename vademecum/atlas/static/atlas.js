@@ -44,6 +44,12 @@ async function ask(address, options) {
   return answer;
 }
 
+// What a run has found out, put into the page as it stands.
+async function renew(places) {
+  const fresh = new DOMParser().parseFromString(await (await ask(location.pathname)).text(), "text/html");
+  for (const id of places) at(id).replaceWith(fresh.getElementById(id));
+}
+
 function runChecks() {
   const place = at("checks");
   if (!place) return;
@@ -68,7 +74,7 @@ function runChecks() {
         at("checks-bar").value = state.done;
         at("checks-text").textContent = words(state);
         if (!state.running) {
-          if (wasRunning) at("summary").hidden = true; // the line below is newer
+          if (wasRunning) await renew(["summary", "cards"]);
           break;
         }
         wasRunning = true;
@@ -109,6 +115,20 @@ function runTrials() {
   }
 }
 
+// A written page has no sliders that answer: each control has a few positions, one control moves at a time.
+function moveStills() {
+  for (const still of document.querySelectorAll(".still")) {
+    const picture = still.querySelector(".wide img");
+    still.addEventListener("change", ({ target }) => {
+      for (const first of still.querySelectorAll("[data-first]")) {
+        if (first.name !== target.name) first.checked = true;
+      }
+      picture.src = target.value;
+      picture.alt = target.dataset.alt;
+    });
+  }
+}
+
 // A frame as tall as what is in it; the notebook's own page scrolls inside an element of its own.
 function fitFrames() {
   for (const frame of document.querySelectorAll(".live iframe")) {
@@ -127,3 +147,4 @@ filterErrata();
 runChecks();
 runTrials();
 fitFrames();
+moveStills();
