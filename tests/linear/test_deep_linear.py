@@ -87,6 +87,7 @@ ERRORS = [
     (lambda: DeepLinearNetwork([3, 2]).gradients(X), r"outer must have shape \(2, 3\)"),
     (lambda: DeepLinearNetwork.balanced(X * math.nan), "matrix must be finite, got nan"),
     (lambda: DeepLinearNetwork.balanced(X[0]), "matrix must have 2 axes"),
+    (lambda: DeepLinearNetwork.balanced(X * 1j), "matrix must be real, got torch.complex64"),
     (lambda: DeepLinearNetwork.balanced(X, depth=0), "depth must be >= 1, got 0"),
     (lambda: DeepLinearNetwork.balanced(X, width=0), "width must be >= 1, got 0"),
     (lambda: DeepLinearNetwork.aligned(X, 0.0), "strength must be > 0, got 0"),

@@ -101,7 +101,23 @@ def test_losses_by_name():
 def test_far_out():
     eta, y = torch.tensor([-1000.0, 1000.0]), torch.tensor([1, 1])
     assert glm_loss(eta, y, family="bernoulli", reduction="none").tolist() == [1000.0, 0.0]
-    assert ExponentialFamily.named("bernoulli").mean(eta).tolist() == [0.0, 1.0]
+    family = ExponentialFamily.named("bernoulli")
+    assert family.mean(eta).tolist() == [0.0, 1.0]
+    assert family.variance(eta).tolist() == [0.0, 0.0]
+    near = torch.tensor([-90.0, -5.0, 30.0, 90.0], dtype=torch.float64)
+    exact = near.sigmoid() * (-near).sigmoid()
+    torch.testing.assert_close(family.variance(near), exact, rtol=1e-12, atol=1e-16)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_classes_are_not_rounded(dtype):
+    """In bfloat16 the class 257 would be 256."""
+    eta = torch.zeros(1, 3000, dtype=dtype)
+    eta[0, [257, 2049]] = 5.0
+    for k in (256, 257, 2048, 2049):
+        loss = glm_loss(eta, torch.tensor([k]), family="categorical")
+        expected = F.cross_entropy(eta.float(), torch.tensor([k]))
+        torch.testing.assert_close(loss.float(), expected, rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
 ETA, Y = torch.tensor([0.5, -1.0]), torch.tensor([1.0, 0.0])

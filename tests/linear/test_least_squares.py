@@ -98,6 +98,21 @@ def test_single_precision_is_as_exact_as_its_data(offset):
     torch.testing.assert_close(fitted.coef_.double(), exact, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "n"), [(torch.float16, 3000), (torch.bfloat16, 500), (torch.float32, 1_000_000)]
+)
+def test_many_examples_of_low_precision_are_of_full_rank(dtype, n):
+    """Small columns are no rounding, however many rows there are."""
+    x = torch.randn(n, 2).to(dtype) * torch.tensor([1.0, 0.0625]).to(dtype)
+    w = torch.tensor([1.0, 2.0])
+    fitted = LinearRegression().fit(x, (x.float() @ w + 1).to(dtype))
+    assert fitted.rank_ == 2
+    tol = 40 * torch.finfo(dtype).eps  # targets round by eps / 2, 16 times that for the second
+    torch.testing.assert_close(fitted.coef_.float(), w, atol=tol, rtol=0)
+    twice = torch.cat([x, x[:, :1]], 1)
+    assert LinearRegression().fit(twice[:2000], twice[:2000, 1]).rank_ == 2
+
+
 def test_moments_are_those_of_a_loop():
     x, y = (torch.from_numpy(v) for v in data(2 * BLOCK + 5, 3, 2))
     x[:BLOCK] = 5.0  # a first block that misleads about the mean
@@ -143,6 +158,8 @@ ERRORS = [
     (X[0], Y, "X must have 2 axes"),
     (X[:0], Y[:0], "X must not be empty"),
     (X.long(), Y, "X must be floating point"),
+    (X[:2] * 1j, Y[:2], "X must be real, got torch.complex64"),
+    (X, Y * 1j, "y must be real, got torch.complex64"),
     (X.numpy(), None, "requires y to be passed"),
     (X.numpy(), Y.numpy()[:2], "inconsistent numbers of samples"),
 ]

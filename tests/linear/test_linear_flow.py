@@ -10,6 +10,7 @@ from vademecum.linear.critical_points import critical_points
 from vademecum.linear.linear_flow import draw_modes, linear_network_flow, mode_strengths
 
 DOUBLE = torch.float64
+G, T = torch.diag(torch.tensor([2.0, 1.0])), torch.tensor([0.0, 1.0])
 
 
 def with_singular_values(*sigma, p=4, q=5):
@@ -94,6 +95,19 @@ def test_long_times_and_single_precision():
         assert 0 <= flow.predicted[1, 1] <= 1e-3
 
 
+def test_only_the_start():
+    for depth in (1, 2, 3):
+        flow = linear_network_flow(G, T[:1], depth=depth, strength=0.25)
+        torch.testing.assert_close(flow.predicted, torch.full((1, 2), 0.25))
+        torch.testing.assert_close(flow.measured, torch.full((1, 2), 0.25))
+
+
+def test_steps_are_small_enough_for_a_wide_noisy_start():
+    """Where the weights are far larger than their product."""
+    flow = linear_network_flow(G.double(), 0.01 * T.double(), width=3000, noise=1.0)
+    torch.testing.assert_close(flow.measured[1], G.double().diagonal())
+
+
 def test_mode_strengths():
     gamma, a = torch.randn(3, 4, dtype=DOUBLE), torch.randn(3, 4, dtype=DOUBLE)
     u, s, vh = torch.linalg.svd(gamma, full_matrices=False)
@@ -128,7 +142,6 @@ def test_critical_points(r, width):
     assert points[-1].saddle_index == r * width  # at zero
 
 
-G, T = torch.diag(torch.tensor([2.0, 1.0])), torch.tensor([0.0, 1.0])
 ERRORS = [
     (lambda: linear_network_flow(G[0], T), "gamma must have 2 axes"),
     (lambda: linear_network_flow(G * math.nan, T), "gamma must be finite, got nan"),
@@ -146,6 +159,8 @@ ERRORS = [
         lambda: linear_network_flow(G, 500 * T, strength=1.0, learning_rate=5.0),
         "learning_rate must be smaller: the weights diverge at 5",
     ),
+    (lambda: mode_strengths(G[:, :1], G), r"product must have the shape \(2, 2\) of gamma"),
+    (lambda: mode_strengths(G * math.nan, G), "product must be finite, got nan"),
     (lambda: critical_points(G, 0), "width must be >= 1, got 0"),
     (lambda: critical_points(torch.eye(2), 1), "gamma must have distinct singular values"),
     (lambda: critical_points(G * math.inf, 1), "gamma must be finite"),

@@ -118,6 +118,23 @@ def test_single_precision_tensors():
     torch.testing.assert_close(unit.coef_.double(), double.coef_, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_learns_in_single(dtype):
+    x, w = torch.randn(300, 3).to(dtype), torch.tensor([[1.0], [-2.0], [0.5]])
+    unit = LMS().fit(x, (x.float() @ w + 2).to(dtype))
+    assert unit.coef_.dtype == unit.intercept_.dtype == dtype
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(unit.coef_.float(), w.T, atol=4 * eps, rtol=0)
+
+
+def test_rates_of_data_whose_squares_underflow():
+    x = torch.tensor([[1e-25], [2e-25]])
+    with pytest.raises(ValueError, match=r"got 2.5e\+49: the weights overflow"):
+        LMS(fit_intercept=False).fit(x, x[:, 0])
+    x = torch.randn(9, 2, requires_grad=True)  # nor may gradients get into a number
+    assert lms_rate_bounds(x).every_step == pytest.approx(2 / float((x.detach() ** 2).sum(1).max() + 1))
+
+
 X, Y = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]), torch.tensor([0.0, 1.0, 0.0])
 ERRORS = [
     ({"rate": 0.0}, X, Y, "rate must be > 0, got 0"),

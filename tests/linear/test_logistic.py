@@ -90,6 +90,14 @@ def test_zero_weight_is_absence_and_two_is_repetition():
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-7)
 
 
+def test_weights_may_have_gradients_and_a_class_few_examples():
+    x, y = torch.randn(3000, 2), torch.arange(3000) == 7
+    model = LogisticRegression().fit(x, y, torch.ones(3000, requires_grad=True))
+    assert not model.coef_.requires_grad
+    half = LogisticRegression(weight_decay=1.0, tol=1e-3).fit(x.bfloat16(), ~y)  # 2999 rounds
+    assert half.predict_proba(x.bfloat16())[:, 1].float().mean() > 0.99
+
+
 def test_warm_start():
     x, y = noisy()
     model = LogisticRegression(warm_start=True, tol=1e-8).fit(x, y)
@@ -192,6 +200,7 @@ ERRORS = [
     ({"max_iter": 0}, X, Y, None, "max_iter must be >= 1, got 0"),
     ({}, X * math.nan, Y, None, "X must be finite, got nan"),
     ({}, X * 1e30, Y, None, "X must be smaller: the squares of its entries overflow torch.float32"),
+    ({}, X * 1j, Y, None, "X must be real, got torch.complex64"),
     ({}, X.long(), Y, None, "X must be floating point, got torch.int64"),
     ({}, X[:0], Y[:0], None, "X must not be empty"),
     ({}, X[:, 0], Y, None, "X must have 2 axes"),

@@ -62,6 +62,14 @@ def test_components_and_back(whiten):
     assert list(kept.get_feature_names_out()) == ["pca0", "pca1"]
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-8, 1e8])
+def test_white_whatever_the_unit(scale):
+    x = scale * decaying(50, 3, shift=0.0)
+    pca = PCA(whiten=True).fit(x)
+    np.testing.assert_allclose(np.cov(pca.transform(x).T), np.eye(3), atol=1e-9)
+    np.testing.assert_allclose(pca.inverse_transform(pca.transform(x)), x, atol=1e-12 * scale)
+
+
 @pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
 def test_a_share_of_the_variance(share):
     x = decaying(100, 7)

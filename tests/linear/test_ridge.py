@@ -66,6 +66,17 @@ def test_gcv_is_its_dense_formula(n, d, t, intercept):
     np.testing.assert_array_equal(path.coef_, path.coef_path_[path.scores_.argmin()])
 
 
+@pytest.mark.parametrize("noise", [1e-3, 1e-5])
+def test_gcv_of_a_good_fit_in_single_precision(noise):
+    """Where the residuals are a millionth of the targets, their square is lost in that of these."""
+    x = torch.randn(2 * BLOCK, 4) + 1
+    y = x @ torch.ones(4, 2) + noise * torch.randn(2 * BLOCK, 2)
+    alphas = [100.0, 0.1, 0.01]
+    single = RidgeRegression(alphas=alphas).fit(x, y).scores_
+    double = RidgeRegression(alphas=alphas).fit(x.double(), y.double()).scores_
+    torch.testing.assert_close(single.double(), double, rtol=1e-2, atol=0)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(("n", "d", "t"), [(12, 3, None), (12, 3, 2), (6, 9, None), (7, 7, 2)])
 def test_leaving_one_out_is_just_that(n, d, t, intercept):

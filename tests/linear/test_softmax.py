@@ -93,6 +93,8 @@ def test_soft_targets_are_weighted_labels():
     tensors = SoftmaxRegression(tol=1e-11).fit(torch.from_numpy(x), torch.from_numpy(soft))
     np.testing.assert_allclose(tensors.coef_.numpy(), ours.coef_, rtol=1e-9)
     assert torch.equal(tensors.classes_, torch.arange(3))
+    learnt = SoftmaxRegression().fit(torch.from_numpy(x), torch.from_numpy(soft).requires_grad_())
+    assert not learnt.coef_.requires_grad
 
 
 def test_separable_classes_without_decay():

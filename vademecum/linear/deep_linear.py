@@ -114,6 +114,8 @@ class DeepLinearNetwork(nn.Module):
     def _of_modes(
         cls, u: Tensor, s: Tensor, vh: Tensor, depth: int, width: int | None
     ) -> "DeepLinearNetwork":
+        if u.is_complex():
+            raise ValueError(f"the matrix must be real, got {u.dtype}")
         whole("depth", depth, low=1)
         width = len(s) if width is None else whole("width", width, low=1)
         widths = [vh.shape[1], *[width] * (depth - 1), u.shape[0]]

@@ -53,9 +53,9 @@ class ExponentialFamily:
 
     Args:
         log_partition: $A$; takes $\eta$ and removes the axis of an event.
-        log_base: $\log h$; takes outcomes, in the dtype of $\eta$ as all functions of them do.
+        log_base: $\log h$; takes outcomes, as given with `event=1`, else in the dtype of $\eta$.
         event: The number of axes of one natural parameter, 0 or 1.
-        statistic: $T$; takes outcomes and the number of natural parameters.
+        statistic: $T$; takes outcomes, like `log_base`, and the number of natural parameters.
         domain: Where $A$ is finite; takes $\eta$ and answers entry by entry.
         support: Where $h$ is positive; takes outcomes and answers entry by entry.
         link: The canonical link, from means $\mathbb{E}[T(y)]$ to $\eta$, if there is a formula.
@@ -120,7 +120,7 @@ class ExponentialFamily:
         good = self.support(y) & (y < k if self.event else _allow(y))
         if not good.all():
             raise ValueError(f"y must be in the support of {self.name}, got {y[~good][0].item()}")
-        outcome = y.to(eta.dtype)
+        outcome = y if self.event else y.to(eta.dtype)  # a class has no rounding
         product = eta * self.statistic(outcome, k)
         inner = product.sum(-1) if self.event else product
         return inner - self.log_partition(eta) + self.log_base(outcome)
@@ -220,7 +220,7 @@ _FAMILIES = {
         name="gaussian",
     ),
     "bernoulli": ExponentialFamily(
-        log_partition=lambda eta: torch.logaddexp(eta, eta.new_zeros(())),
+        log_partition=lambda eta: torch.nn.functional.softplus(eta, threshold=80),
         log_base=torch.zeros_like,
         support=lambda y: (y == 0) | (y == 1),
         link=torch.logit,

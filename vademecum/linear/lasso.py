@@ -23,7 +23,7 @@ from vademecum.linear.working_set import WorkingSet
 
 __all__ = ["Lasso", "LassoPath", "lasso_path"]
 
-SHARED = 16  # penalties of a path that share their passes over the data
+SHARED = 10  # penalties of a path that share their passes over the data
 
 
 class Lasso(RegressorMixin, BaseEstimator):
@@ -146,7 +146,7 @@ def lasso_path(
     if not isinstance(alphas, Tensor):
         whole("alphas", alphas, low=1)
         number("ratio", ratio, above=0.0, below=1.0)
-        top = max(float(problem.last.slope.max()), torch.finfo(x.dtype).tiny)
+        top = max(problem.last.alpha, torch.finfo(x.dtype).tiny)
         steps = torch.linspace(0, 1, alphas, dtype=torch.float64, device=x.device)
         alphas = top * ratio**steps
     elif not (floats("alphas", alphas, ndim=1) > 0).all():

@@ -70,10 +70,12 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
         number("tol", self.tol, above=0)
         whole("max_iter", self.max_iter, low=1)
         x = take(self, X, reset=True).detach()
+        if x.is_complex():
+            raise ValueError(f"X must be real, got {x.dtype}")
         classes, targets = self._targets(y, x)
         s = _weights(sample_weight, x)
-        present = (targets * s).sum(1)
-        if not (present > 0).all() or (len(targets) == 1 and not present < s.sum()):
+        absent = targets if len(targets) > 1 else torch.cat([targets, 1 - targets])
+        if not ((absent > 0) & (s > 0)).any(1).all():
             raise ValueError(
                 "a class has no weight: y or sample_weight is zero for all its examples"
             )
@@ -152,7 +154,7 @@ def _weights(s: Any, x: Tensor) -> Tensor:
     if not isinstance(s, Tensor):
         s = check_array(s, ensure_2d=False, input_name="sample_weight", force_writeable=True)
         s = torch.from_numpy(s)
-    s = floats("sample_weight", s.to(x), ndim=1, width=len(x))
+    s = floats("sample_weight", s.detach().to(x), ndim=1, width=len(x))
     if not (s >= 0).all():
         raise ValueError(f"sample_weight must be >= 0, got {s.min().item()}")
     return s

@@ -139,6 +139,11 @@ def mode_strengths(
         >>> mode_strengths(torch.tensor([[1.0, 5.0], [0.0, 2.0]]), gamma)
         tensor([1., 2.])
     """
+    gamma, product = floats("gamma", gamma, ndim=2), floats("product", product)
+    if product.shape != gamma.shape:
+        raise ValueError(
+            f"product must have the shape {tuple(gamma.shape)} of gamma, got {tuple(product.shape)}"
+        )
     u, _, vh = torch.linalg.svd(gamma, full_matrices=False)
     return ((u.mT @ product) * vh).sum(1)
 
@@ -164,7 +169,8 @@ def _integrate(s: Tensor, a0: Tensor, t: Tensor, depth: int) -> Tensor:
         a = np.exp(u)
         return depth * a ** (1 - 2 / depth) * (target[moving] - a)
 
-    solved = solve_ivp(field, (0, times[-1]), np.log(start[moving]), "DOP853", times, **_PRECISE)
+    span = (0, times[-1] or 1.0)
+    solved = solve_ivp(field, span, np.log(start[moving]), "DOP853", times, **_PRECISE)
     result = np.zeros((len(times), len(target)))
     result[:, moving] = np.exp(solved.y.T)
     return torch.from_numpy(result).to(s)
@@ -175,9 +181,11 @@ _PRECISE: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 
 def _follow(network: DeepLinearNetwork, gamma: Tensor, times: list[float]) -> Iterator[Tensor]:
     """The products at the given times along the gradient flow."""
-    largest = max(float(torch.linalg.matrix_norm(m, 2)) for m in (gamma, network.product()))
     depth = len(network.weights)
-    fastest = depth * largest ** (2 - 2 / depth)
+    norms = [float(torch.linalg.matrix_norm(w, 2)) for w in network.weights]
+    start = sum(math.prod(norms[:l] + norms[l + 1 :]) ** 2 for l in range(depth))
+    end = depth * float(torch.linalg.matrix_norm(gamma, 2)) ** (2 - 2 / depth)
+    fastest = max(start, end)
     now = 0.0
     for t in times:
         steps = math.ceil((t - now) * fastest / STEP)

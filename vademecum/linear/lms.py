@@ -152,7 +152,7 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
             unit.show(order)
             self.n_iter_, norm = n_iter, float(unit.weights.norm())
             moved = float((unit.weights - before).norm()) / norm if norm > 0 else 0.0
-            if moved <= self.tol:
+            if moved <= self.tol or not unit.weights.isfinite().all():
                 break
         else:
             message = f"max_iter={self.max_iter} reached: the last epoch moved the weights by"
@@ -173,7 +173,7 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._seen, self.n_iter_ = 0.0, 0
         unit = _Unit(x, y.reshape(len(x), -1), self._rate(x), bool(self.fit_intercept))
         if not first:
-            w, b = (torch.as_tensor(v).to(x) for v in (self.coef_, self.intercept_))
+            w, b = (torch.as_tensor(v).to(unit.x) for v in (self.coef_, self.intercept_))
             if w.shape[:-1] != y.shape[1:]:
                 raise ValueError(f"y must have the targets of the first call, got {tuple(y.shape)}")
             unit.weights = torch.cat([w.reshape(-1, w.shape[-1]).T, b.reshape(1, -1)])
@@ -197,7 +197,7 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"rate must be < {2 / self._seen:.3g} for these examples, got {unit.rate:g}: the"
                 f" weights overflow {y.dtype}"
             )
-        w, b = unit.weights[:-1].T, unit.weights[-1]
+        w, b = unit.weights[:-1].T.to(y.dtype), unit.weights[-1].to(y.dtype)
         self.coef_, self.intercept_ = (
             give(v if y.ndim > 1 else v[0], like) for v in (w.contiguous(), b)
         )
@@ -209,8 +209,9 @@ class _Unit:
     """Weights (d + 1, t), the last row the intercepts, that learn from examples."""
 
     def __init__(self, x: Tensor, y: Tensor, rate: float, bias: bool):
-        self.x, self.y, self.rate, self.bias = x, y, rate, float(bias)
-        self.weights = x.new_zeros(x.shape[1] + 1, y.shape[1])
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        self.x, self.y, self.rate, self.bias = x.to(dtype), y.to(dtype), rate, float(bias)
+        self.weights = self.x.new_zeros(x.shape[1] + 1, y.shape[1])
         self.loss = math.nan
 
     def show(self, order: Tensor | None) -> None:
@@ -230,4 +231,5 @@ class _Unit:
 
 
 def _radius2(x: Tensor, bias: bool) -> float:
-    return float(x.square().sum(1).max()) + bias
+    norms = torch.linalg.vector_norm(x.detach(), dim=1, dtype=torch.float64)
+    return float(norms.max()) ** 2 + bias

@@ -164,8 +164,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return torch.as_tensor(self.mean_).to(like), torch.as_tensor(self.components_).to(like)
 
     def _scale(self, like: Tensor) -> Tensor:
-        scale = torch.as_tensor(self.explained_variance_).to(like).sqrt()
-        return scale.clamp(min=torch.finfo(like.dtype).eps)
+        """The standard deviations; one where there is none."""
+        scale = torch.as_tensor(self.singular_values_).to(like) / (self.n_samples_ - 1) ** 0.5
+        floor = torch.finfo(like.dtype).eps * scale.amax()
+        return scale.clamp(min=torch.where(floor > 0, floor, 1.0))
 
     @property
     def _n_features_out(self) -> int:

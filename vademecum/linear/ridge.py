@@ -204,15 +204,35 @@ def _shrunk(spectrum: _Spectrum, alphas: Tensor) -> Float[Tensor, " a m t"]:
 
 def _gcv(system: _System, spectrum: _Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:
     n, m = len(system.y), len(spectrum.lambdas)
-    shifted = spectrum.lambdas + alphas[:, None]  # (a, m)
-    p2 = spectrum.right.square().sum(1)
+    kept = alphas[:, None] / (spectrum.lambdas + alphas[:, None])  # (a, m)
     if system.rows is None:
-        power = (system.y - system.mean_y).square().sum()
-        residual = power - ((shifted + alphas[:, None]) / shifted**2 * p2).sum(1)
+        residual = _residuals(system, spectrum, alphas)
     else:
-        residual = ((alphas[:, None] / shifted) ** 2 * p2).sum(1)
-    freedom = n - m - system.centre + (alphas[:, None] / shifted).sum(1)
-    return n * residual.clamp(min=0) / freedom**2
+        residual = (kept**2 * spectrum.right.square().sum(1)).sum(1)
+    freedom = n - m - system.centre + kept.sum(1)
+    return n * residual / freedom**2
+
+
+def _residuals(system: _System, spectrum: _Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:
+    r"""The $\|r_\alpha\|^2$, from those of the least penalty, which are taken from the data.
+
+    A difference from $\|Y\|^2$ would lose a good fit in rounding. Weights that are by $\Delta$
+    less, in the basis $V$, add $2 \langle V^\top Z^\top r, \Delta \rangle + \|\sigma \Delta\|^2$.
+    """
+    weights = _shrunk(spectrum, alphas)
+    first = weights[alphas.argmin()]
+    like = system.x.new_zeros((), dtype=torch.promote_types(system.x.dtype, torch.float32))
+    means = system.mean_x, system.mean_y
+    w, mean_x, mean_y = (v.to(like) for v in (spectrum.basis @ first, *means))
+    power, slope = torch.zeros_like(alphas[0]), torch.zeros_like(first)
+    for here in blocks(len(system.y)):
+        z = system.x[here].to(like) - mean_x
+        r = system.y[here].to(like) - mean_y - z @ w
+        power += r.double().square().sum()
+        slope += z.T @ r
+    less = first - weights
+    change = 2 * (spectrum.basis.T @ slope) * less + spectrum.lambdas[:, None] * less.square()
+    return power + change.sum((1, 2)).clamp(min=0)
 
 
 def _leave_one_out(system: _System, spectrum: _Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:

@@ -4,11 +4,12 @@ For examples $x_1, \dots, x_n \in \mathbb{R}^d$ the matrix $Z$ with rows $x_i - 
 decomposed as $Z = U \operatorname{diag}(\sigma) V^\top$ with $\sigma > 0$. A singular value counts
 as zero if it is at most
 
-$$\varepsilon\, \big(\max(n, d)\, \sigma_{\max} + \sqrt n\, \|\bar x\|\big)$$
+$$\varepsilon\, \big(\|Z\|_F + \sqrt n\, \|\bar x\|\big) + \varepsilon_{64} \max(n, d)\, \|Z\|_F$$
 
-with $\varepsilon$ the precision of the dtype of the examples. The first term is the usual rule, the
-second what the rounding of $x_i - \bar x$ amounts to: without it, columns that are constant but for
-rounding would count when there are no others.
+with $\varepsilon$ the precision of the dtype of the examples and $\varepsilon_{64}$ that of double
+precision. The first term bounds what the rounding of the examples amounts to, the second is the
+usual rule for what the decomposition adds. (With $\varepsilon$ in that rule a tenth of the largest
+singular value would count as zero once there are a million examples in single precision.)
 
 Computed in double precision by orthogonal transformations, so that $\sigma$ is right up to
 $\varepsilon\, \sigma_{\max}$; the square root of a Gram matrix's eigenvalue would not be.
@@ -59,18 +60,18 @@ def row_space(
         triangle = torch.linalg.qr(torch.cat([z, y], 1), mode="r").R
         z, y = triangle[:d, :d], triangle[:d, d:]
     u, sigma, vh = torch.linalg.svd(z, full_matrices=False)
-    rank = int((sigma > zero_level(x, mean, sigma[0])).sum())
+    rank = int((sigma > zero_level(x, mean, sigma.norm())).sum())
     return RowSpace(sigma[:rank], vh[:rank].T, u[:, :rank].T @ y)
 
 
 def zero_level(
-    x: Float[Tensor, " n d"], mean: Float[Tensor, " d"], top: Float[Tensor, ""]
+    x: Float[Tensor, " n d"], mean: Float[Tensor, " d"], norm: Float[Tensor, ""]
 ) -> Float[Tensor, ""]:
-    """The largest singular value that counts as zero, if `top` is the largest of all.
+    r"""The largest singular value that counts as zero, if `norm` is $\|Z\|_F$.
 
     Example:
-        >>> float(zero_level(torch.ones(4, 2), torch.zeros(2), torch.tensor(1.0))) == 4 * 2**-23
-        True
+        >>> zero_level(torch.ones(4, 2), torch.ones(2) / 2**0.5, torch.tensor(1.0)) / 2**-23
+        tensor(3.)
     """
-    n, d = x.shape
-    return torch.finfo(x.dtype).eps * (max(n, d) * top + math.sqrt(n) * mean.norm())
+    rounding = torch.finfo(x.dtype).eps * (norm + math.sqrt(len(x)) * mean.norm())
+    return rounding + torch.finfo(torch.float64).eps * max(x.shape) * norm

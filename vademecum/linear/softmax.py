@@ -80,6 +80,6 @@ def _soft(y: Any, x: Tensor) -> tuple[Any, Tensor]:
     if not soft:
         y = torch.from_numpy(check_array(y, dtype="float64", input_name="y", force_writeable=True))
     check_consistent_length(x, y)
-    y = probabilities("y", y).to(x)
+    y = probabilities("y", y).detach().to(x)
     classes = torch.arange(y.shape[1], device=x.device)
     return classes if soft else classes.cpu().numpy(), y.T.contiguous()

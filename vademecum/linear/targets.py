@@ -27,9 +27,14 @@ def take_targets(y: Any, x: Tensor, *, several: bool = True) -> Tensor:
     """Validate the targets of the examples `x`: a tensor like `x` of shape (n,) or (n, t).
 
     Raises:
-        ValueError: If there is not one finite number, or row of numbers, for each example.
+        ValueError: If there is not one finite number, or row of numbers, for each example; or if
+            examples or targets are complex.
     """
+    if x.is_complex():
+        raise ValueError(f"X must be real, got {x.dtype}")
     if isinstance(y, Tensor):
+        if y.is_complex():
+            raise ValueError(f"y must be real, got {y.dtype}")
         y = floats("y", y if y.is_floating_point() else y.double()).detach()
         if y.shape[:1] != x.shape[:1] or y.ndim > 1 + several:
             wanted = f"({len(x)},)" + f" or ({len(x)}, targets)" * several

@@ -7,7 +7,9 @@ $\frac1n |\langle x_j, r \rangle| \le \alpha$. So a few features are solved by
 `vademecum.linear.coordinate_descent`; then one pass over the data finds those that violate the
 condition, of which the worst join, no more at a time than have a weight by now; and so on. Since
 residuals are centred, features need not be:
-$\langle x_j - \bar x_j, r \rangle = \langle x_j, r \rangle$.
+$\langle x_j - \bar x_j, r \rangle = \langle x_j, r \rangle$. Along a path of penalties the slopes
+$\frac1n \langle x_j, r \rangle$ are piecewise linear in $\alpha$: carried on from the last two
+solutions, they tell beforehand which features the next few penalties need.
 
 A pass also gives the duality gap of the whole problem, exact up to the rounding of a product in the
 dtype of the data; the working set itself is kept in double precision. Neighbouring penalties share
@@ -25,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.connectionism.cascade import views
+from vademecum.connectionism.cascade import one_blas_thread, views
 from vademecum.linear.coordinate_descent import descend, duality_gap
 
 __all__ = ["Point", "WorkingSet"]
@@ -42,7 +44,7 @@ class Point:
     w: Any = None  # a NumPy array
     sweeps: int = 0
     gap: float = float("inf")
-    slope: Any = None  # how strongly every feature correlates with the residuals
+    slope: Any = None  # how every feature correlates with the residuals
 
 
 class WorkingSet:
@@ -58,36 +60,45 @@ class WorkingSet:
     def __init__(self, x: Tensor, y: Tensor, *, centre: bool, tol: float, max_iter: int):
         self.tol = number("tol", tol, above=0.0)
         self.max_iter = whole("max_iter", max_iter, low=1)
-        self.x, self.centre = x, centre
+        self.x, self.centre = x.to(torch.promote_types(x.dtype, torch.float32)), centre
         self.mean_y = y.double().mean() * centre
         self.y = y.double() - self.mean_y
         self.power = float(self.y.square().mean())
-        self.columns: list[Tensor] = []  # centred, in the groups in which they joined
+        self.rows = self.y.new_empty(START, len(y))  # centred features, of which some are filled in
         self.features, self.means = self.y[:0].long(), self.y[:0]
         self.gram, self.c = np.empty((0, 0)), np.empty(0)
-        self.last = Point(1.0, np.empty(0))  # of any penalty, as it has no weights
+        self.last = self.before = Point(1.0, np.empty(0))
         self._look([self.last])
+        self.last.alpha = float(self.last.slope.abs().max())  # the least without weights
 
     def solve(self, alphas: list[float]) -> list[Point]:
         """The solutions for a few penalties, each the start of the next."""
-        points = [Point(alpha) for alpha in alphas]
-        enough, pending = self.tol * self.power, points
-        violation = self.last.slope / min(alphas)
+        points, enough = [Point(alpha) for alpha in alphas], self.tol * self.power
+        pending, known = points, [self.last, *points]
+        self._extend(self._foreseen(min(alphas)))
         while pending:
-            grown = self._extend(violation)
-            moved = [self._improve(point) for point in pending]
+            with one_blas_thread():  # as small products should
+                moved = [self._improve(point) for point in pending]
             self._look(pending)
             pending = [p for p in pending if p.gap > enough and p.sweeps < self.max_iter]
+            violations = [p.slope.abs() / p.alpha for p in pending]
+            grown = bool(pending) and self._extend(torch.stack(violations).amax(0))
             if not grown and not any(moved):  # only rounding is left to the whole problem
                 break
-            if pending:
-                violation = torch.stack([p.slope / p.alpha for p in pending]).amax(0)
+        self.before, self.last = known[-2:]
         for p in points:
             if p.gap > enough:
                 message = f"duality gap {p.gap:.3g} after {p.sweeps} sweeps at alpha={p.alpha:g},"
                 message += f" wanted {enough:.3g}; max_iter={self.max_iter}, tol={self.tol}"
                 warnings.warn(message, ConvergenceWarning, stacklevel=3)
         return points
+
+    def _foreseen(self, alpha: float) -> Float[Tensor, " d"]:
+        """How strongly features will violate the condition at `alpha`: slopes fall as they fell."""
+        slope = self.last.slope
+        if (gone := self.before.alpha - self.last.alpha) > 0:
+            slope = slope + (slope - self.before.slope) * ((self.last.alpha - alpha) / gone)
+        return slope.abs() / alpha
 
     def map(self, point: Point) -> tuple[Float[Tensor, " d"], Float[Tensor, ""]]:
         """The weights of all features, and the intercept."""
@@ -98,10 +109,11 @@ class WorkingSet:
     def _improve(self, point: Point) -> int:
         """Solve on the working set; the number of sweeps that took."""
         start = self.last.w if point.w is None else point.w
+        allowed = point.gap if self.lacking and point.w is not None else self.tol * self.power
         point.w = np.pad(start, (0, len(self.c) - len(start)))
         sweeps = descend(
             self.gram, self.c, point.w, alpha=point.alpha, power=self.power,
-            enough=SHARE * self.tol * self.power, max_iter=self.max_iter - point.sweeps,
+            enough=SHARE * allowed, max_iter=self.max_iter - point.sweeps,
         )  # fmt: skip
         point.sweeps += sweeps
         self.last = point
@@ -109,40 +121,45 @@ class WorkingSet:
 
     def _look(self, points: list[Point]) -> None:
         """One pass over the data: how every feature correlates with the points' residuals."""
-        n, r = len(self.y), self.y[:, None].repeat(1, len(points))
-        sizes = [columns.shape[1] for columns in self.columns]
-        w = torch.from_numpy(np.stack([p.w for p in points], 1)).to(r)
-        for columns, part in zip(self.columns, w.split(sizes) if sizes else (), strict=True):
-            r -= columns @ part
-        slopes = _product(r.to(self.x), self.x).abs().double() / n
-        known = slopes.amax(1), self.y @ r / n, r.square().sum(0) / n
+        n, w = len(self.y), torch.from_numpy(np.stack([p.w for p in points])).to(self.y)
+        r = self.y - _product(w, self.rows[: w.shape[1]])
+        slopes = _product(r.to(self.x), self.x).double() / n
+        known = slopes.abs().amax(1), r @ self.y / n, r.square().sum(1) / n, w.abs().sum(1)
         for point, slope, *numbers in zip(
             points, slopes, *(v.tolist() for v in known), strict=True
         ):
-            steepest, fit, residual = numbers
-            l1 = float(np.abs(point.w).sum())
+            steepest, fit, residual, l1 = numbers
             point.slope = slope
             point.gap = duality_gap(point.alpha, l1, fit, residual, steepest)
 
     def _extend(self, violation: Float[Tensor, " d"]) -> bool:
         """Let the worst of the features above one join; whether there were any."""
         violation = violation.index_fill(0, self.features, 0.0)
-        count = min(int((violation > 1).sum()), max(START, int(np.count_nonzero(self.last.w))))
+        wanted = int((violation > 1).sum())
+        count = min(wanted, max(START, int(np.count_nonzero(self.last.w))))
+        self.lacking = count < wanted
         if not count:
             return False
         new, n, k = violation.topk(count).indices, len(self.y), len(self.features)
-        z = self.x.gather(1, new.expand(n, -1)).double()  # quicker than index_select
-        means = z.mean(0) * self.centre
-        z -= means
-        self.columns.append(z)
+        if k + count > len(self.rows):
+            wider = self.rows.new_empty(2 * (k + count), n)
+            wider[:k] = self.rows[:k]
+            self.rows = wider
+        own = self.rows[k : k + count]
+        own.copy_(self.x.gather(1, new.expand(n, -1)).T)  # quicker than index_select
+        means = own.mean(1) * self.centre
+        own -= means[:, None]
         self.features, self.means = torch.cat([self.features, new]), torch.cat([self.means, means])
-        products = torch.cat([_product(other, z) for other in self.columns]).div_(n).cpu().numpy()
-        self.gram = np.block([[self.gram, products[:k]], [products.T]])
-        self.c = np.append(self.c, (self.y @ z / n).cpu().numpy())
+        cross, inner = (_product(z, own.T).div_(n).cpu().numpy() for z in (self.rows[:k], own))
+        self.gram = np.block([[self.gram, cross], [cross.T, inner]])
+        self.c = np.append(self.c, (own @ self.y / n).cpu().numpy())
         return True
 
 
-def _product(a: Float[Tensor, " n k"], b: Float[Tensor, " n m"]) -> Float[Tensor, " k m"]:
-    r"""The product $a^\top b$, for which NumPy takes less time than torch where k is small."""
+def _product(a: Float[Tensor, " k m"], b: Float[Tensor, " m n"]) -> Float[Tensor, " k n"]:
+    """The product, by NumPy where it can be: quicker than torch where k is small.
+
+    All of them, since the threads of the two would hold each other up.
+    """
     a_, b_ = views(a, b)
-    return torch.as_tensor(a_.T @ b_)
+    return torch.as_tensor(a_ @ b_)

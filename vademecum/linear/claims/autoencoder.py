@@ -1,7 +1,6 @@
 """What the course claims of the linear autoencoder, of low rank and of principal components."""
 
 from collections.abc import Callable
-from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -10,23 +9,13 @@ from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.linear.autoencoder import LinearAutoencoder
+from vademecum.linear.claims.maps import reduced
 from vademecum.linear.pca import PCA
 
 
 def rank(matrix: Tensor) -> int:
     """The rank of a matrix of whole numbers, by elimination in fractions."""
-    rows = [[Fraction(int(v)) for v in row] for row in matrix]
-    found = 0
-    for j in range(len(rows[0])):
-        pivot = next((i for i in range(found, len(rows)) if rows[i][j]), None)
-        if pivot is None:
-            continue
-        rows[found], rows[pivot] = rows[pivot], rows[found]
-        for i in range(found + 1, len(rows)):
-            factor = rows[i][j] / rows[found][j]
-            rows[i] = [a - factor * b for a, b in zip(rows[i], rows[found], strict=True)]
-        found += 1
-    return found
+    return len(reduced(matrix.tolist()))
 
 
 def complex_step(f: Callable[[np.ndarray], complex], at: Tensor) -> Tensor:

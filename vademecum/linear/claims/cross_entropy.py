@@ -57,10 +57,10 @@ def cross_entropy(partition: float = 1.0, k: int = 4):
 
 cross_entropy.erratum(
     "B-116",
-    printed=r"\ell(x, y; \Theta) = -\sum_{i=1}^k \big[y_i\, x \cdot \theta_i"
-    r" + \log(\sum_{j=1}^k \exp[x \cdot \theta_j])\big]",
-    right=r"\ell(x, y; \Theta) = -\sum_{i=1}^k y_i\, x \cdot \theta_i"
-    r" + \log \sum_{j=1}^k \exp[x \cdot \theta_j]",
+    printed=r"$\ell(x, y; \Theta) = -\sum_{i=1}^k \big[y_i\, x \cdot \theta_i"
+    r" + \log(\sum_{j=1}^k \exp[x \cdot \theta_j])\big]$",
+    right=r"$\ell(x, y; \Theta) = -\sum_{i=1}^k y_i\, x \cdot \theta_i"
+    r" + \log \sum_{j=1}^k \exp[x \cdot \theta_j]$",
     why=r"The log-partition sits inside the sum over classes, $k$ times, with the wrong sign. For"
     r" zero logits and $k = 4$ the loss is $\log 4 = 1.386$, the printed one $-4 \log 4 = -5.545$;"
     r" a cross-entropy is never negative.",
@@ -161,9 +161,10 @@ def soft_target_bound(
 soft_target_bound.foil(r"$y = (0.1, 0.1)$ does not sum to one", mass=0.2)
 soft_target_bound.erratum(
     "B-204",
-    printed=r"(y \in [0, 1]^m):\ \ell_y(v) = -\sum_j y_j \log v_j \ge -\sum_j y_j \log v_j =: H(y)",
-    right=r"\ell_y(v) = -\sum_j y_j \log v_j \ge -\sum_j y_j \log y_j =: H(y),"
-    r"\quad y \text{ a probability vector}",
+    printed=r"$(y \in [0, 1]^m):\ \ell_y(v) = -\sum_j y_j \log v_j \ge -\sum_j y_j \log v_j"
+    r" =: H(y)$",
+    right=r"$\ell_y(v) = -\sum_j y_j \log v_j \ge -\sum_j y_j \log y_j =: H(y)$"
+    r" for a probability vector $y$",
     why=r"The entropy needs $\log y_j$: as printed, both sides are the same. And $y \in [0, 1]^m$"
     r" does not suffice: for $y = (0.1, 0.1)$, $v = (0.5, 0.5)$ the left side is 0.139 and"
     r" $-\sum_j y_j \log y_j = 0.461$.",

@@ -175,9 +175,9 @@ softmax_jacobian.foil(
 )
 softmax_jacobian.erratum(
     "B-114",
-    printed=r"\nabla_{x_j} \sigma_i^{\max} = \sigma_i (1 - \sigma_i) \text{ for } i = j,"
-    r" -\sigma_i \sigma_j \text{ otherwise, as derivative in the input } x",
-    right=r"\nabla_x \sigma_i = \sigma_i \big(\theta_i - \sum_l \sigma_l \theta_l\big)",
+    printed=r"$\nabla_{x_j} \sigma_i^{\max} = \sigma_i (1 - \sigma_i)$ for $i = j$,"
+    r" $-\sigma_i \sigma_j$ otherwise, as derivative in the input $x$",
+    right=r"$\nabla_x \sigma_i = \sigma_i \big(\theta_i - \sum_l \sigma_l \theta_l\big)$",
     why=r"The printed matrix is the derivative in the logits; in the input the weights enter. For"
     r" $\Theta = 2 I$ the derivative is twice as large.",
     weight="hard",
