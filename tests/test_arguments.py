@@ -1,5 +1,6 @@
 """Refusals name the argument, the constraint and what was given."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -93,3 +94,4 @@ def test_bad_numbers(value, knobs, message):
 def test_numbers_on_their_limits():
     assert number("a", 1, low=1, high=1) == 1
     assert number("a", float("inf"), above=0, infinite=True) == float("inf")
+    assert number("a", np.float32(0.5), above=0) == 0.5

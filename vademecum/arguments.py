@@ -5,6 +5,7 @@ Every check returns its argument, so that a function can open with
 """
 
 import math
+from numbers import Real
 from typing import Any
 
 import torch
@@ -97,8 +98,9 @@ def number(
     infinite: bool = False,
 ) -> float:
     """A real number with `low <= value <= high` and `above < value < below`, and finite."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):  # NumPy's are, too
         raise ValueError(f"{name} must be a number, got {value!r}")
+    value = value if isinstance(value, int) else float(value)
     limits = [
         (low <= value, f">= {low:g}"),
         (value <= high, f"<= {high:g}"),
