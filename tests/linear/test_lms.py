@@ -132,7 +132,8 @@ def test_rates_of_data_whose_squares_underflow():
     with pytest.raises(ValueError, match=r"got 2.5e\+49: the weights overflow"):
         LMS(fit_intercept=False).fit(x, x[:, 0])
     x = torch.randn(9, 2, requires_grad=True)  # nor may gradients get into a number
-    assert lms_rate_bounds(x).every_step == pytest.approx(2 / float((x.detach() ** 2).sum(1).max() + 1))
+    largest = float((x.detach() ** 2).sum(1).max() + 1)
+    assert lms_rate_bounds(x).every_step == pytest.approx(2 / largest)
 
 
 X, Y = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]), torch.tensor([0.0, 1.0, 0.0])
