@@ -47,6 +47,8 @@ class Shared(nn.Module):
 class Sizes(nn.Module):
     """Sizes of another tensor than the one shaped, a scalar a row, infinite ends, functions."""
 
+    shift: Tensor
+
     def __init__(self):
         super().__init__()
         self.conv, self.head = nn.Conv2d(1, 2, 2), nn.Linear(8, 3)
