@@ -169,7 +169,7 @@ def test_docstrings_become_rst(markdown: str, rst: str) -> None:
         (r"\binom52", r"\binom{5}{2}"),
         (r"x^23", r"x^{2}3"),
         (r"a, \dots, b", r"a, \ldots, b"),
-        (r"\big( x \big)", r"\bigl( x \bigl)"),
+        (r"\big( x \big)", r"\bigl( x \bigr)"),
         (r"a \mathrel{R} b", r"a {R} b"),
     ],
 )

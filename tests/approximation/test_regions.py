@@ -257,4 +257,5 @@ def test_on_cuda(name):
     )
     assert there.maps.device.type == "cuda"
     areas = [r.areas.sort().values.tolist() for r in (here, there)]
-    assert areas[1] == pytest.approx(areas[0], abs=1e-9)
+    # on CUDA torch's weight_norm has the precision of float32, whatever the dtype
+    assert areas[1] == pytest.approx(areas[0], abs=1e-6 if "normed" in name else 1e-9)

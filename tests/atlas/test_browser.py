@@ -68,8 +68,7 @@ def visit(chromium, atlas: Served, **options):
     yield page
     context.close()
     foreign = [url for url in asked if not url.startswith((atlas.base, "data:", "blob:"))]
-    assert asked
-    assert not foreign + errors
+    assert asked and not foreign + errors  # noqa: PT018
 
 
 def test_home(page, atlas):
@@ -212,15 +211,16 @@ def test_keyboard_reaches_the_content(page):
 
 
 def brightness(page) -> float:
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    ground = "getComputedStyle(document.body).backgroundColor"  # none before the style has come
+    colour = page.wait_for_function(f"{ground} != 'rgba(0, 0, 0, 0)' && {ground}").json_value()
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
 
 
 @pytest.mark.parametrize("path", ["", "rooms/connectionism", "errata", "network"])
 def test_dark_mode_and_phone(chromium, atlas, path):
     for scheme, width in (("dark", 390), ("light", 390), ("dark", 1280)):
-        size = {"width": width, "height": 800}
-        for page in visit(chromium, atlas, color_scheme=scheme, viewport=size):
+        seen = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
+        for page in visit(chromium, atlas, **seen):
             page.goto(f"{atlas.base}/{path}")
             assert (brightness(page) < 60) == (scheme == "dark")
             assert page.evaluate("document.documentElement.scrollWidth") <= width

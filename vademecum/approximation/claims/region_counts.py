@@ -36,7 +36,7 @@ def layer(w: Tensor, b: Tensor | None = None) -> nn.Sequential:
     return nn.Sequential(dense, nn.ReLU())
 
 
-@claim(by="exhaustion", sources=("B-174",), budget=0.5)
+@claim(by="exhaustion", sources=("B-174",), budget=1.0)
 def pattern_count(formula: Callable[[int, int], int] = cover_count, missing: int = 0):
     r"""The number of activation patterns of a bias-free layer.
 
