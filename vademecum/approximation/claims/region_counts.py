@@ -233,7 +233,7 @@ montufar_bound.erratum(
 )
 
 
-@claim(by="sampling", sources=("E-120",), budget=0.5, full={"nets": 200})
+@claim(by="sampling", sources=("E-120",), budget=1.0, full={"nets": 200})
 def region_upper_bound(
     bound: Callable[[int, list[int]], int] = most, nets: int = 1, depths: int = 5
 ):

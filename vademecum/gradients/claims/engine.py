@@ -45,7 +45,7 @@ def random_program(inputs: int = 3, steps: int = 8) -> Program:
 @claim(
     by="identity",
     sources=("A-095", "A-096", "B-157"),
-    budget=0.5,
+    budget=1.0,
     full={"graphs": 200, "steps": 30},
 )
 def forward_mode(primal: bool = True, graphs: int = 15, steps: int = 8):
@@ -143,7 +143,7 @@ def layered(n: int, m: int, *, steps: int = 6, width: int = 4) -> tuple[Program,
 @claim(
     by="identity",
     sources=("A-096", "A-097", "B-158", "B-159", "B-160"),
-    budget=0.5,
+    budget=1.0,
     full={"sizes": (1, 5, 20, 80)},
 )
 def autodiff_cost(exchanged: bool = False, sizes: tuple[int, ...] = (1, 4, 12)):
