@@ -6,6 +6,13 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
+
+from vademecum.randomness import own_randomness
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None)
+settings.load_profile("repeatable")  # new examples: pytest --hypothesis-profile=explore
 
 
 def pytest_addoption(parser):
@@ -20,10 +27,9 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(autouse=True)
 def _seeded(request):
-    """A forked generator, seeded by the test's name: no test moves another's random numbers."""
-    with torch.random.fork_rng(devices=[]):
-        digest = hashlib.sha256(request.node.nodeid.encode()).digest()
-        torch.default_generator.manual_seed(int.from_bytes(digest[:7]))
+    """Generators seeded by the test's name: no test moves another's random numbers."""
+    digest = hashlib.sha256(request.node.nodeid.encode()).digest()
+    with own_randomness(int.from_bytes(digest[:7])):
         yield
 
 

@@ -139,5 +139,5 @@ def _peak_megabytes(call: Callable[[], Any]) -> float | None:
 def _resident(field_name: str) -> float:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field_name):
-            return int(line.split()[1]) / 1e3
+            return int(line.split()[1]) * 1024 / 1e6
     raise OSError(f"no {field_name} in /proc/self/status")
