@@ -1,7 +1,5 @@
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -49,19 +47,8 @@ def serve(*options: str) -> Iterator[Served]:
             assert line, f"the atlas ended: {said}"
             said += line
         address = next(word for word in said.split() if word.startswith("http"))
-        _wait(int(address.partition("/?")[0].rpartition(":")[2]))
         yield Served(process, address)
     finally:
         process.terminate()
         process.wait(20)
         process.stdout.close()
-
-
-def _wait(port: int) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        with socket.socket() as attempt:
-            if attempt.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError(f"nobody answers on port {port}")

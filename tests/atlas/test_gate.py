@@ -141,3 +141,18 @@ def test_requests_that_change_something_must_say_where_they_come_from(client):
     client.cookies.set("key", TOKEN)
     assert client.post("/check", headers={"host": HOST}).status_code == 403
     assert client.get("/check", headers={"host": HOST}).status_code == 200
+
+
+def test_what_does_not_exist_is_said_in_a_page(client):
+    headers = OURS | {"cookie": f"key={TOKEN}"}
+    for path, told in (
+        ("/rooms/<b>", "There is no room &#39;&lt;b&gt;&#39;."),
+        ("/source/os", "There is no module &#39;os&#39;."),
+        ("/nowhere", "There is no page /nowhere."),
+    ):
+        answer = client.get(path, headers=headers)
+        assert answer.status_code == 404
+        assert told in answer.text
+        assert "<nav" in answer.text
+    answer = client.post("/rooms/fake_claims/none/run", headers=headers)
+    assert (answer.status_code, answer.text) == (404, "There is no such claim.")

@@ -49,7 +49,7 @@ def test_export_spares_other_folders(capsys, tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_stops_it(tmp_path):
     for atlas in serve():
-        with httpx2.Client(follow_redirects=True) as visitor:
+        with httpx2.Client(follow_redirects=True, timeout=30) as visitor:
             assert visitor.get(f"{atlas.base}/").status_code == 401
             assert visitor.get(atlas.address).status_code == 200
         begun = time.monotonic()
@@ -70,7 +70,7 @@ def test_another_host_must_be_named(tmp_path):
         for host, status in (("atlas.test", 303), ("127.0.0.1", 303), ("0.0.0.0", 403)):
             path = "/?" + atlas.address.partition("/?")[2]
             headers = {"Host": f"{host}:{port}"}
-            answer = httpx2.get(f"http://127.0.0.1:{port}{path}", headers=headers)
+            answer = httpx2.get(f"http://127.0.0.1:{port}{path}", headers=headers, timeout=30)
             assert answer.status_code == status
 
 

@@ -63,7 +63,11 @@ def application(
         await run_in_threadpool(verdicts.close)
 
     routes = [*site.routes(), Mount("/static", StaticFiles(directory=STATIC))]
-    inner = Starlette(routes=[*routes, Mount("/", notebooks.build())], lifespan=closing)
+    inner = Starlette(
+        routes=[*routes, Mount("/", notebooks.build())],
+        lifespan=closing,
+        exception_handlers={HTTPException: site.missing},
+    )
     return Gate(inner, token=token, hosts=hosts, cookie=cookie)
 
 
@@ -84,6 +88,7 @@ class _Site:
             Route("/source/{module}", self.source),
             Route("/figures/{name}.svg", self.figure),
             Route("/check", self.check, methods=["GET", "POST", "DELETE"]),
+            Route("/{name}", self.nowhere),
         ]
 
     async def home(self, _: Request) -> Response:
@@ -114,6 +119,15 @@ class _Site:
             raise HTTPException(404, "This claim has not run yet.")
         drawn = await run_in_threadpool(self._figure, reports[0])
         return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "no-cache"})
+
+    async def nowhere(self, request: Request) -> Response:
+        raise HTTPException(404, f"There is no page {request.url.path}.")
+
+    async def missing(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # which it is registered for
+        if request.method != "GET":  # a script asks, not a reader
+            return PlainTextResponse(error.detail, error.status_code, error.headers)
+        return HTMLResponse(self.pages.missing(error.detail), error.status_code, error.headers)
 
     async def check(self, request: Request) -> Response:
         if request.method == "POST":

@@ -97,6 +97,10 @@ class Pages:
         room = room if room in self.rooms else ""
         return self._render("source.html", module=module, room=room, code=Markup(code))
 
+    def missing(self, what: str) -> str:
+        """What one sees who asks for a page that does not exist."""
+        return self._render("missing.html", what=what)
+
     def outcome(self, claim: Claim, report: Report, figure: str) -> str:
         """What a run that was started in the browser found, as a fragment of a page."""
         return self._render("outcome.html", claim=claim, report=report, figure=Markup(figure))

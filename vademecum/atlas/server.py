@@ -90,6 +90,7 @@ def _bind(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen()  # from now on visitors wait, where they would be refused
     except OSError as error:
         made.close()
         raise UsageError(
