@@ -67,11 +67,18 @@ class Backprop(NamedTuple):
         >>> found = backprop(nn.Sequential(nn.Tanh()), torch.zeros(1, 1), torch.ones(1, 1))
         >>> found.loss, found.input_error
         (tensor(1.), tensor([[-2.]]))
+        >>> found
+        loss 1
+        layer          activation       error    gradient
+        0 Tanh                  0           2           -
     """
 
     loss: Tensor
     input_error: Tensor | None  # None for inputs that are no floating-point numbers
     layers: tuple[LayerTrace, ...]
+
+    def __repr__(self) -> str:
+        return f"loss {float(self.loss):.4g}\n{self.table()}"
 
     @property
     def gradients(self) -> dict[str, Tensor]:
