@@ -17,6 +17,7 @@ nan = float("nan")
         (torch.tensor([1.5, -0.5]), r"entries of p must be >= 0, got -0\.5 at \(1,\)"),
         (torch.tensor([nan, 1.0]), r"p must be finite, got nan at \(0,\)"),
         (torch.tensor([float("inf"), 0.0]), r"p must be finite, got inf"),
+        (torch.zeros(10**7), r"p must sum to one along axis -1, got a sum of 0"),
         (torch.tensor([1, 0]), r"p must be floating point, got torch\.int64"),
         (torch.tensor([1 + 0j]), r"p must be real, got torch\.complex64"),
         (torch.tensor(1.0), r"p must have an axis -1, got shape \(\)"),
@@ -30,7 +31,7 @@ def test_bad_probabilities(p, message):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize("n", [1, 3, 10_000])
+@pytest.mark.parametrize("n", [1, 3, 10_000, 1_000_000])
 def test_rounding_is_forgiven(dtype, n):
     p = torch.softmax(torch.randn(5, n), -1).to(dtype)
     p = p / p.sum(-1, keepdim=True)

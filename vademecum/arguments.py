@@ -46,7 +46,8 @@ def bits(name: str, x: Any, *, ndim: int | None = None, width: int | None = None
 def probabilities(name: str, p: Any, *, dim: int = -1) -> Tensor:
     """A tensor of probabilities: entries at least 0 that sum to one along `dim`, up to rounding.
 
-    Rounding means `(n + 4) * eps` of the dtype for n outcomes: what adding n numbers may cost.
+    Rounding means `(n + 4) * eps` of the dtype for n outcomes, what adding n numbers may cost, but
+    no more than `sqrt(eps)`.
     """
     p = _tensor(name, p, ndim=None, width=None)
     if not p.is_floating_point():
@@ -56,7 +57,8 @@ def probabilities(name: str, p: Any, *, dim: int = -1) -> Tensor:
         raise ValueError(f"{name} must have an axis {dim}, got shape {tuple(p.shape)}")
     total = p.sum(dim)
     off = (total - 1).abs()
-    allowed = (p.shape[dim] + 4) * torch.finfo(p.dtype).eps
+    eps = torch.finfo(p.dtype).eps
+    allowed = min((p.shape[dim] + 4) * eps, eps**0.5)
     if not ((off <= allowed).all() and p.amin() >= 0):  # also for NaN; now find out why
         _entries(name, floats(name, p), p >= 0, ">= 0")
         raise ValueError(

@@ -190,6 +190,7 @@ ERRORS = [
     ((torch.ones(2, 2).triu(), 2), {}, "op must be symmetric"),
     ((1j * torch.eye(3, dtype=torch.complex64), 2), {}, "op must be symmetric"),
     ((torch.ones(2, 3), 2), {}, r"op must be square, got shape \(2, 3\)"),
+    ((torch.eye(3).half(), 2), {}, "op must be in single or double precision, got torch.float16"),
     ((I, 0), {}, "k must be >= 1, got 0"),
     ((I, 51), {}, "k must be <= 50, got 51"),
     ((I, 2, "middle"), {}, "which must be one of 'largest'"),

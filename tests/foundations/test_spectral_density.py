@@ -138,6 +138,8 @@ ERRORS = [
     (spectral_density, (SKEW,), {"probes": 3}, "op must be symmetric"),
     (spectral_density, (SKEW,), {"probes": 30}, "op must be symmetric"),
     (spectral_density, (torch.ones(2, 3),), {}, "op must be square"),
+    (spectral_density, (I.bfloat16(),), {}, "op must be in single or double precision"),
+    (log_det, (I.half(),), {}, "op must be in single or double precision"),
     (spectral_density, (I,), {"probes": 1}, "probes must be >= 2, got 1"),
     (spectral_density, (I,), {"steps": 0}, "steps must be >= 1, got 0"),
     (log_det, (-I,), {"probes": 3}, r"op must be positive definite, got a form .* = -1"),

@@ -143,6 +143,7 @@ ERRORS = [
     (trace, (torch.eye(9),), {"budget": 3}, "budget must be >= 4, got 3"),
     (trace, (torch.eye(9),), {"budget": 5, "method": "hutch++"}, "budget must be >= 6, got 5"),
     (trace, (torch.eye(9),), {"budget": 1, "method": "hutchinson"}, "budget must be >= 2, got 1"),
+    (trace, (torch.eye(9).half(),), {"budget": 4}, "op must be in single or double precision"),
     (diagonal, (torch.eye(9),), {"budget": 1}, "budget must be >= 2, got 1"),
     (diagonal, (torch.ones(2, 3),), {}, "op must be square"),
     (trace, (LinearOperator((99, 99), lambda x: x * math.nan),), {}, "op must return finite"),

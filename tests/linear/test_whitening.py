@@ -78,6 +78,7 @@ ERRORS = [
     ((X[0],), {}, "x must have 2 axes"),
     ((X[:0],), {}, "x must not be empty"),
     ((X.long(),), {}, "x must be floating point"),
+    ((X + 0j,), {}, "x must be real, got torch.complex64"),
     ((X,), {"method": "ica"}, "method must be one of 'pca', 'zca', 'cholesky', got 'ica'"),
     ((X[[0, 0, 0]],), {}, "x must have variance, got 3 equal rows"),
     ((X[:, :1].expand(3, 2),), {"method": "cholesky"}, "x must have rank 2 .*, got rank 1"),

@@ -82,7 +82,7 @@ def eigsh(
         generator: For the random vectors.
 
     Raises:
-        ValueError: If the operator is not symmetric.
+        ValueError: If the operator is not symmetric, or in half precision.
 
     References:
         Lanczos, An iteration method for the solution of the eigenvalue problem of linear
@@ -96,7 +96,7 @@ def eigsh(
         >>> eigsh(A, 3).values.round(decimals=3)
         tensor([99., 98., 97.])
     """
-    op = square_operator("op", op)
+    op = square_operator("op", op, half=False)
     n = op.shape[0]
     whole("k", k, low=1, high=n)
     choice("which", which, ("largest", "smallest", "magnitude"))

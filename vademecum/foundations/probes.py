@@ -19,11 +19,13 @@ from vademecum.foundations.operators import LinearOperator, aslinearoperator
 __all__ = ["insist_on_symmetry", "lengths", "random_block", "square_operator", "symmetric_pair"]
 
 
-def square_operator(name: str, A: Any) -> LinearOperator:
-    """A square matrix of any kind as an operator."""
+def square_operator(name: str, A: Any, *, half: bool = True) -> LinearOperator:
+    """A square matrix of any kind as an operator; `half` says whether half precision will do."""
     op = aslinearoperator(A)
     if op.shape[0] != op.shape[1]:
         raise ValueError(f"{name} must be square, got shape {op.shape}")
+    if not half and torch.finfo(op.dtype).bits < 32:  # torch decomposes no such matrices
+        raise ValueError(f"{name} must be in single or double precision, got {op.dtype}")
     return op
 
 

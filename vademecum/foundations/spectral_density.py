@@ -94,7 +94,7 @@ def spectral_density(
         generator: For the probes.
 
     Raises:
-        ValueError: If the operator is not symmetric.
+        ValueError: If the operator is not symmetric, or in half precision.
 
     References:
         Ubaru, Chen and Saad, Fast estimation of tr(f(A)) via stochastic Lanczos quadrature, SIAM
@@ -105,7 +105,7 @@ def spectral_density(
         >>> spectral_density(2 * torch.eye(100), probes=3).nodes[:, 0]
         tensor([2., 2., 2.])
     """
-    op = square_operator("op", op)
+    op = square_operator("op", op, half=False)
     n = op.shape[0]
     whole("probes", probes, low=min(2, n))
     steps = min(whole("steps", steps, low=1), n)
@@ -136,9 +136,10 @@ def log_det(
         generator: For the probes.
 
     Raises:
-        ValueError: If the operator is not symmetric, or has been seen not to be positive definite:
-            the quadrature nodes lie within the range of its spectrum. One below the machine
-            precision times the largest counts as zero, which rounding could have made of it.
+        ValueError: If the operator is not symmetric, or in half precision, or has been seen not to
+            be positive definite: the quadrature nodes lie within the range of its spectrum. One
+            below the machine precision times the largest counts as zero, which rounding could
+            have made of it.
 
     Example:
         >>> log_det(2 * torch.eye(100), probes=3).value  # 100 log 2

@@ -69,6 +69,10 @@ def trace(
             and lose nothing much where it does not.
         generator: For the probes.
 
+    Raises:
+        ValueError: If the operator is not square, gives numbers that are not finite, or, unless the
+            method is "hutchinson" or the budget covers $n$, is in half precision.
+
     References:
         Hutchinson, A stochastic estimator of the trace of the influence matrix for Laplacian
         smoothing splines, Communications in Statistics 19, 1990. Meyer, Musco, Musco and Woodruff,
@@ -88,7 +92,7 @@ def trace(
     if budget >= op.shape[0]:
         value = op.dense().detach().diagonal().sum()
         return ProbeEstimate(value, torch.zeros_like(value.abs()), op.shape[0])
-    return estimator(op, budget, generator)
+    return estimator(square_operator("op", op, half=method == "hutchinson"), budget, generator)
 
 
 def diagonal(

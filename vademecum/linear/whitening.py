@@ -56,8 +56,8 @@ def whiten(x: Float[Tensor, " n d"], *, method: str = "zca") -> Whitening:
         method: "pca", "zca" or "cholesky"; the last needs a covariance of full rank.
 
     Raises:
-        ValueError: If the examples are no matrix of finite numbers, all equal, or for "cholesky" of
-            deficient rank.
+        ValueError: If the examples are no matrix of finite real numbers, all equal, or for
+            "cholesky" of deficient rank.
 
     References:
         Kessy, Lewin and Strimmer, Optimal whitening and decorrelation, The American Statistician,
@@ -72,6 +72,8 @@ def whiten(x: Float[Tensor, " n d"], *, method: str = "zca") -> Whitening:
                 [ 0.0000, -1.4142]])
     """
     n, d = floats("x", x, ndim=2).shape
+    if x.is_complex():
+        raise ValueError(f"x must be real, got {x.dtype}")
     choice("method", method, ("pca", "zca", "cholesky"))
     mean = x.double().mean(0)
     sigma, v, _ = row_space(x, mean, x[:, :0])
