@@ -6,9 +6,10 @@ import ctypes
 import gc
 import sys
 import threading
+from multiprocessing import spawn
 from typing import Any
 
-__all__ = ["give_back_memory", "parse_in_turn"]
+__all__ = ["give_back_memory", "parse_in_turn", "spawn_as_now"]
 
 _M_ARENA_MAX = -8  # of glibc's mallopt
 
@@ -29,6 +30,16 @@ def parse_in_turn() -> None:
 
     compile.in_turn = True  # type: ignore[attr-defined]
     builtins.compile = compile  # type: ignore[assignment]
+
+
+def spawn_as_now() -> None:
+    """Start all later processes as if it were now, whatever `__main__` has become by then.
+
+    They begin with what `__main__` was made from. But a notebook's session puts a module of its own
+    in that place, and empties it when it ends.
+    """
+    known = spawn.get_preparation_data("")
+    spawn.get_preparation_data = lambda name: known | {"name": name}
 
 
 def give_back_memory(every: float = 15.0) -> None:

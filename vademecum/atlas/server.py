@@ -12,7 +12,7 @@ import uvicorn
 
 from vademecum.atlas.application import application
 from vademecum.atlas.network import Dossier, dossier
-from vademecum.atlas.process import give_back_memory, parse_in_turn
+from vademecum.atlas.process import give_back_memory, parse_in_turn, spawn_as_now
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Workers, select
 from vademecum.cli.screen import UsageError
@@ -56,6 +56,7 @@ def serve(
     hosts = [f"{name}:{port}" for name in names] + (names if port == 80 else [])
     token = secrets.token_urlsafe(24)
     parse_in_turn()
+    spawn_as_now()
     give_back_memory()
     torch.set_num_threads(1)  # pictures are small, and many may be drawn at once
     verdicts = Verdicts(select())
