@@ -228,6 +228,7 @@ def test_dark_mode_and_phone(chromium, atlas, path):
                 assert frame.evaluate("document.body.dataset.theme") == scheme
 
 
+@pytest.mark.timeout(1000)
 def test_static_export_opens_from_a_file(chromium, state, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", state)  # what is known already need not run again
     command = [sys.executable, "-m", "vademecum", "atlas", "--export", str(tmp_path / "site")]
@@ -275,7 +276,7 @@ def test_a_claim_that_hangs_does_not_take_the_page_down(chromium, tmp_path, monk
             bound = _bind("127.0.0.1", 0)
             host = "127.0.0.1:%d" % bound.getsockname()[1]
             fakes = [c for c in LEDGER.values() if c.room == "fake_claims"]
-            app = application(Verdicts(fakes, limit=6.0), token="t", hosts=[host])
+            app = application(Verdicts(fakes, limit=15.0), token="t", hosts=[host])
             print(f"http://{host}/?token=t", flush=True)
             settings = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
             uvicorn.Server(settings).run(sockets=[bound])

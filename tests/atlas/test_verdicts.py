@@ -26,12 +26,12 @@ def test_a_trial_that_crashes_gets_its_verdict(known, fakes):
 
 
 def test_a_trial_that_hangs_gets_its_verdict(fakes):
-    known = Verdicts([fakes["hangs"], fakes["true"]], limit=8.0)
+    known = Verdicts([fakes["hangs"], fakes["true"]], limit=15.0)
     try:
         assert known.trial(fakes["true"], 0, {}).verdict == "holds"
         begun = time.monotonic()
         assert known.trial(fakes["hangs"], 0, {}).verdict == "overdue"
-        assert time.monotonic() - begun < 15
+        assert 15 <= time.monotonic() - begun < 30
     finally:
         known.close()
 
