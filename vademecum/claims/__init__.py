@@ -12,6 +12,7 @@ from vademecum.claims.evidence import (
 )
 from vademecum.claims.ledger import By, Claim, Foil, claim, select
 from vademecum.claims.memory import recall, remember
+from vademecum.claims.oracles import Echelon, complex_step, rational_rank, row_reduce
 from vademecum.claims.report import Report, environment, read_reports, write_reports
 from vademecum.claims.runner import run
 from vademecum.claims.workers import Workers
@@ -21,6 +22,8 @@ __all__ = [
     "By", "Claim", "Foil", "claim", "select",
     # evidence
     "Evidence", "at_least", "at_most", "consistent", "equals", "in_mean", "rejects", "slope",
+    # oracles
+    "Echelon", "complex_step", "rational_rank", "row_reduce",
     # running and reporting
     "Report", "Workers", "environment", "read_reports", "recall", "remember", "run",
     "write_reports",

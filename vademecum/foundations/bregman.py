@@ -42,7 +42,7 @@ def bregman_divergence(
     """
     if floats("x", x, ndim=2).shape != floats("y", y, ndim=2).shape:
         raise ValueError(f"y must have the shape of x, {tuple(x.shape)}, got {tuple(y.shape)}")
-    slope = gradient_of(f)(x)
+    values, slope = rows_of(f), gradient_of(f)(x)
     slope = slope if x.requires_grad else slope.detach()
-    rise = (rows_of(f)(y) - rows_of(f)(x))[:, 0]
+    rise = (values(y) - values(x))[:, 0]
     return rise - (slope * (y - x)).sum(1)

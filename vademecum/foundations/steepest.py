@@ -156,11 +156,12 @@ def rows_of(f: Map) -> Map:
 
 def gradient_of(f: Map) -> Map:
     """The gradient of a function, as a map that can be differentiated again."""
+    values = rows_of(f)
 
     def g(x: Tensor) -> Tensor:
         x = x if x.requires_grad else x.detach().requires_grad_()
         with torch.enable_grad():
-            y = rows_of(f)(x)
+            y = values(x)
             if y.shape[1] != 1:
                 raise ValueError(f"f must return one number a point, got {y.shape[1]}")
             if not y.requires_grad:

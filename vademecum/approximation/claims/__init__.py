@@ -7,7 +7,6 @@ from vademecum.approximation.claims import (
     depth,
     layers,
     maxout,
-    rationals,
     rectifiers,
     region_counts,
     regions,
@@ -18,5 +17,5 @@ from vademecum.approximation.claims import (
 
 __all__ = [
     "layers", "activations", "rectifiers", "ridges", "density", "universal", "barron", "depth",
-    "regions", "region_counts", "splines", "maxout", "rationals",
+    "regions", "region_counts", "splines", "maxout",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.local_affine import local_affine_map
 from vademecum.approximation.pwl import linear_with
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, complex_step, equals
 
 
 def integers(*shape: int, most: int = 5) -> Tensor:
@@ -230,23 +230,23 @@ def ridge_function(profiles: tuple[str, ...] = ("tanh", "softplus", "sin"), leng
     $c \in \phi^{-1}(z)$: one hyperplane orthogonal to $w$ if exactly one $c$ has $\phi(c) = z$
     (checked for injective $\phi$), otherwise several, or a slab or half-space where $\phi$ is flat.
     """
-    d, step = 5, 1e-30
+    d = 5
     for name in profiles:
         phi, derivative, z = RIDGES[name]
         w, b = torch.randn(d), float(torch.randn(()))
+        f = lambda x, phi=phi, w=w, b=b: phi(x @ w.to(x) + b)  # noqa: E731
         x, along = torch.randn(20, d), torch.randn(20, d)
         along -= (along @ w)[:, None] * w / (w @ w)
-        yield equals(phi((x + along) @ w + b), phi(x @ w + b), profile=name)
+        yield equals(f(x + along), f(x), profile=name)
         if derivative is not None:
-            lifted = x[:, None] + 1j * step * torch.eye(d)
-            gradient = phi(lifted @ w.to(lifted) + b).imag / step
+            gradient = torch.stack([complex_step(f, x, e) for e in torch.eye(d)], 1)
             across = gradient - (gradient @ w)[:, None] * w / (w @ w)
             yield equals(across, 0.0, tol=1e-12 * (1 + float(w.norm())), profile=name)
             size = derivative(x @ w + b).abs() * w.norm() ** length
             yield equals(gradient.norm(dim=1), size, profile=name)
         if z is not None:
             members = level_set(phi, z, w, b)
-            yield equals(phi(members @ w + b), z, profile=name)
+            yield equals(f(members), z, profile=name)
             yield equals((members - members[0]) @ w, 0.0, profile=name)
 
 

@@ -3,8 +3,7 @@
 import math
 from fractions import Fraction
 
-from vademecum.approximation.claims.rationals import rational_rank, row_reduce
-from vademecum.claims import claim, equals
+from vademecum.claims import claim, equals, rational_rank, row_reduce
 
 
 @claim(by="exhaustion", sources=("B-128", "B-129"), budget=0.5, full={"degree": 9})

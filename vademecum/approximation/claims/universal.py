@@ -7,11 +7,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from vademecum.approximation.claims.rationals import rational_rank
 from vademecum.approximation.pwl import linear_with
 from vademecum.approximation.random_features import fit_readout, random_feature_fit
 from vademecum.approximation.uniform_fit import best_uniform_fit
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, rational_rank
 
 
 class Square(nn.Module):

@@ -8,7 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, rational_rank
 from vademecum.foundations.definiteness import definiteness
 from vademecum.foundations.minors import leading_minors, principal_minors
 
@@ -95,20 +95,6 @@ psd_eigenvalues.foil(
 psd_eigenvalues.foil("entries of at least zero", accepts=lambda A: (A >= 0).all(-1).all(-1))
 
 
-def rank(X: Tensor) -> int:
-    """The rank of an integer matrix, by elimination in fractions."""
-    rows, found = [[Fraction(v) for v in row] for row in X.tolist()], 0
-    for j in range(X.shape[1]):
-        pivot = next((row for row in rows if row[j]), None)
-        if pivot is not None:
-            found += 1
-            rows.remove(pivot)
-            rows = [
-                [v - row[j] / pivot[j] * u for u, v in zip(pivot, row, strict=True)] for row in rows
-            ]
-    return found
-
-
 @claim(by="identity", sources=("D-011", "E-011"), budget=0.5, full={"draws": 100})
 def gram_psd(partner: Callable[[Tensor], Tensor] = lambda X: X, draws: int = 2):
     r"""Gram and second-moment matrices are positive semidefinite.
@@ -132,7 +118,7 @@ def gram_psd(partner: Callable[[Tensor], Tensor] = lambda X: X, draws: int = 2):
         yield at_least(principal_minors(G), 0, m=m, n=n)
         positive, negative, _ = definiteness(G).inertia.tolist()
         yield equals(negative, 0, m=m, n=n)
-        yield equals(positive, rank(X), m=m, n=n)
+        yield equals(positive, rational_rank(X.tolist()), m=m, n=n)
         w = torch.randint(1, 4, (n,))
         mean = (w * X).sum(1)
         covariance = w.sum() * (w * X) @ X.mT - torch.outer(mean, mean)
@@ -176,7 +162,7 @@ def psd_trace_determinant(
         X = torch.randint(-3, 4, (m, n))
         G = X @ X.mT
         yield equals(int(trace(G)), sum(v * v for v in X.flatten().tolist()), m=m, n=n)
-        yield equals(int(det(G) == 0), int(rank(X) < m), m=m, n=n)
+        yield equals(int(det(G) == 0), int(rational_rank(X.tolist()) < m), m=m, n=n)
         yield at_least(int(det(G)), 0, m=m, n=n)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.claims import claim, equals
+from vademecum.claims import claim, equals, row_reduce
 
 
 def integers(*shape: int) -> Tensor:
@@ -163,18 +163,8 @@ determinant_product.foil("additivity: 4 against 2 for the identity of size 2", r
 def inverse(A: Tensor) -> list[list[Fraction]] | None:
     """The inverse by Gauss-Jordan elimination in fractions, None for a singular matrix."""
     n = len(A)
-    rows = [[*map(Fraction, row), *(Fraction(i == j) for j in range(n))]
-            for i, row in enumerate(A.tolist())]  # fmt: skip
-    for k in range(n):
-        pivot = next((i for i in range(k, n) if rows[i][k]), None)
-        if pivot is None:
-            return None
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        rows[k] = [x / rows[k][k] for x in rows[k]]
-        for i in range(n):
-            if i != k:
-                rows[i] = [x - rows[i][k] * y for x, y in zip(rows[i], rows[k], strict=True)]
-    return [row[n:] for row in rows]
+    rows, pivots = row_reduce(torch.cat([A, torch.eye(n, dtype=A.dtype)], 1).tolist())
+    return [row[n:] for row in rows] if pivots == list(range(n)) else None
 
 
 @claim(by="identity", sources=("A-009", "B-023"), budget=0.5)

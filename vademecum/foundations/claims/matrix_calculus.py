@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vademecum.claims import claim, equals
+from vademecum.claims import claim, complex_step, equals
 
 
 class Identity(NamedTuple):
@@ -72,21 +72,13 @@ def square(v: Tensor) -> Tensor:
     return (v * v).sum()
 
 
-def by_complex_step(f: Callable[[Tensor], Tensor], x: Tensor, direction: Tensor) -> Tensor:
-    """A directional derivative without a difference: the imaginary part of one value."""
-    h = 1e-30
-    return f(torch.complex(x, h * direction)).imag / h
-
-
 def partials(f: Callable[[Tensor], Tensor], x: Tensor, engine: str) -> Tensor:
     """The partial derivatives, with the axes of the values first and then those of x."""
-    if engine == "autograd":
-        found = torch.autograd.functional.jacobian(f, x)
-        assert isinstance(found, Tensor)  # since there is one function and one variable
-        return found
-    units = torch.eye(x.numel()).view(-1, *x.shape)
-    columns = torch.stack([by_complex_step(f, x, e) for e in units], -1)
-    return columns.view(*columns.shape[:-1], *x.shape)
+    if engine == "complex step":
+        return complex_step(f, x)
+    found = torch.autograd.functional.jacobian(f, x)
+    assert isinstance(found, Tensor)  # since there is one function and one variable
+    return found
 
 
 def numerator_layout(derivatives: Tensor, x: Tensor) -> Tensor:
@@ -138,7 +130,7 @@ def matrix_calculus(
         (lambda x: x @ x, x @ dx + dx @ x if symmetrise else 2 * x @ dx),
     ]
     for f, differential in differentials:
-        yield equals(by_complex_step(f, x, dx), differential)
+        yield equals(complex_step(f, x, dx), differential)
         yield equals(torch.tensordot(partials(f, x, "autograd"), dx, 2), differential)
 
 

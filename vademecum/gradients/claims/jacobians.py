@@ -1,6 +1,6 @@
 """What the course claims of Jacobians: layout, products along networks, sums over uses."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -9,18 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import Evidence, claim, equals
+from vademecum.claims import Evidence, claim, complex_step, equals
 from vademecum.gradients.jacobian import Jacobian
 from vademecum.gradients.per_example import per_example_gradients
 
 Shapes = tuple[tuple[int, ...], ...]
-
-
-def complex_step(F: Callable[[np.ndarray], np.ndarray], x: Tensor) -> Tensor:
-    """The Jacobian column by column, with an error of the order h^2 and no cancellation."""
-    h, x0 = 1e-30, x.numpy()
-    steps = 1j * h * np.eye(len(x0))
-    return torch.as_tensor(np.stack([np.imag(np.atleast_1d(F(x0 + e))) / h for e in steps], 1))
 
 
 def same_array(found: Tensor, wanted: Tensor, tol: float = 0.0, **at) -> Iterator[Evidence]:
@@ -63,7 +56,7 @@ def jacobian(transposed: bool = False, shapes: Shapes = ((3, 4), (5, 2), (4, 4))
         x, linear = torch.randn(n), nn.Linear(n, m)
         W, c = (p.detach().numpy() for p in linear.parameters())
         smooth = nn.Sequential(linear, nn.Tanh())
-        wanted = complex_step(lambda x, W=W, c=c: np.tanh(W @ x + c), x)
+        wanted = complex_step(lambda x, W=W, c=c: np.tanh(W @ x + c), x.numpy())
         rounding = 1e-14 * n  # of n products, and of as many derivatives of tanh
         yield from same_array(library(linear, x), linear.weight.detach(), m=m, n=n)
         yield from same_array(library(smooth, x), wanted, rounding, m=m, n=n)
@@ -143,10 +136,10 @@ def shared_weights(pool: str = "sum", length: int = 8, taps: int = 3):
     patches = x[0, 0].unfold(0, taps, 1).numpy()
 
     def risk(kernels: np.ndarray) -> Any:
-        return (c[0].numpy() * np.tanh((kernels.reshape(-1, taps) * patches).sum(1))).sum()
+        return (c[0].numpy() * np.tanh((kernels * patches).sum(1))).sum()
 
-    copies = conv.weight.detach().flatten().repeat(len(patches))
-    uses = complex_step(risk, copies).view(-1, taps)
+    copies = conv.weight.detach().view(1, taps).repeat(len(patches), 1)
+    uses = complex_step(risk, copies.numpy())
     yield equals(found, reduce_uses(uses, dim=0), tol=1e-13 * length, length=length)
 
     layer = nn.Linear(3, 3, bias=False)
@@ -154,10 +147,11 @@ def shared_weights(pool: str = "sum", length: int = 8, taps: int = 3):
     found = per_example_gradients(net, lambda z, v: (v * z).sum(), u, v)[0]
 
     def two_layers(weights: np.ndarray) -> Any:
-        first, second = weights.reshape(2, 3, 3)
+        first, second = weights
         return v[0].numpy() @ (second @ np.tanh(first @ u[0].numpy()))
 
-    uses = complex_step(two_layers, layer.weight.detach().flatten().repeat(2)).view(2, -1)
+    copies = layer.weight.detach().repeat(2, 1, 1)
+    uses = complex_step(two_layers, copies.numpy()).flatten(1)
     yield equals(found, reduce_uses(uses, dim=0), tol=1e-12, length=2)
 
 
@@ -205,7 +199,7 @@ def deep_jacobian(
             activations.append(layer(activations[-1]).detach())
             afresh = nn.Sequential(*layers[:depth])(activations[0])
             yield equals(activations[-1], afresh, tol=0.0, depth=depth)
-        whole = complex_step(partial(tanh_network, layers), activations[0])
+        whole = complex_step(partial(tanh_network, layers), activations[0].numpy())
         # Jacobians of tanh layers with torch's weights, uniform on +-n^-1/2, do not magnify.
         yield from same_array(product(layers, activations), whole, 1e-11, depth=len(layers))
     double = nn.Linear(1, 1, bias=False)

@@ -1,31 +1,19 @@
 """What the course claims of the linear autoencoder, of low rank and of principal components."""
 
-from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, complex_step, equals, rational_rank
 from vademecum.linear.autoencoder import LinearAutoencoder
-from vademecum.linear.claims.maps import reduced
 from vademecum.linear.pca import PCA
 
 
 def rank(matrix: Tensor) -> int:
     """The rank of a matrix of whole numbers, by elimination in fractions."""
-    return len(reduced(matrix.tolist()))
-
-
-def complex_step(f: Callable[[np.ndarray], complex], at: Tensor) -> Tensor:
-    """The gradient of an analytic function, entry by entry: Im f(w + ih) / h, to rounding."""
-    w, gradient = at.detach().numpy().astype(complex), np.zeros(at.shape)
-    for place in np.ndindex(*at.shape):
-        moved = w.copy()
-        moved[place] += 1e-30j
-        gradient[place] = np.imag(f(moved)) / 1e-30
-    return torch.from_numpy(gradient)
+    return rational_rank(matrix.tolist())
 
 
 def orthogonal(n: int) -> Tensor:
@@ -113,8 +101,8 @@ def autoencoder_gradients(
     whole = torch.linalg.matrix_norm(residual) ** power / (2 * s)
     yield equals(whole, loss(c.numpy(), d.numpy()), tol=1e-13)
     yield equals(model.loss(x), loss(c.numpy(), d.numpy()), tol=1e-13)
-    in_c = complex_step(lambda c: loss(c, d.numpy()), c)
-    in_d = complex_step(lambda d: loss(c.numpy(), d), d)
+    in_c = complex_step(lambda c: loss(c, d.numpy()), c.numpy())
+    in_d = complex_step(lambda d: loss(c.numpy(), d), d.numpy())
     found = torch.autograd.grad(model.loss(x), [model.C, model.D])
     yield equals(found[0], in_c, tol=1e-12)
     yield equals(found[1], in_d, tol=1e-12)

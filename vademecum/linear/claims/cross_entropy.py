@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vademecum.claims import at_least, claim, equals
+from vademecum.claims import at_least, claim, complex_step, equals
 from vademecum.linear.claims.softmax import long_softmax
 from vademecum.linear.exponential_family import glm_loss
 from vademecum.linear.penalised_likelihood import PenalisedLikelihood
@@ -101,13 +101,14 @@ def softmax_gradient(sign: float = 1.0, saturating: bool = False, k: int = 4, d:
     to zero. (The knobs turn the sign, and put in the factor $\sigma_i (1 - \sigma_i)$ of a squared
     error through a sigmoid.)
     """
-    step = 1e-30
     for y in (F.one_hot(torch.tensor(2), k).double(), simplex(k)):
         theta, x = torch.randn(k, d), torch.randn(d)
-        shifted = theta.flatten() + 1j * step * torch.eye(k * d)
-        z = shifted.view(-1, k, d) @ x.to(shifted)
-        losses = torch.log(torch.exp(z).sum(1)) - z @ y.to(z)
-        truth = (losses.imag / step).view(k, d)
+
+        def loss(theta: Tensor, x: Tensor = x, y: Tensor = y) -> Tensor:
+            z = theta @ x.to(theta)
+            return torch.log(torch.exp(z).sum()) - z @ y.to(z)
+
+        truth = complex_step(loss, theta)
         p = (theta @ x).softmax(0)
         factor = p * (1 - p) if saturating else 1.0
         formula = torch.outer(sign * factor * (p - y), x)

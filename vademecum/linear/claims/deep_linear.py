@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.linear.claims.autoencoder import complex_step, orthogonal
+from vademecum.claims import at_least, at_most, claim, complex_step, equals
+from vademecum.linear.claims.autoencoder import orthogonal
 from vademecum.linear.deep_linear import DeepLinearNetwork
 
 
@@ -73,7 +73,7 @@ def deep_linear_gradient(order: str = "right", widths: tuple[int, ...] = (3, 4, 
         weights = [w.detach().numpy() for w in network.weights]
         vector, target = x[0].numpy(), y[0].numpy()
         for l, w in enumerate(network.weights):
-            exact = complex_step(partial(_loss, weights, l, vector, target), w)
+            exact = complex_step(partial(_loss, weights, l, vector, target), weights[l])
             yield equals(found[l], exact, tol=1e-12, layer=l + 1)
             yield equals(automatic[l], exact, tol=1e-12, layer=l + 1)
             yield equals((w * found[l]).sum(), (network.weights[0] * found[0]).sum(), tol=1e-12)
@@ -108,8 +108,8 @@ def two_layer_gradients(slip: str = "none", p: int = 3, k: int = 2, q: int = 4):
             (lambda a: np.sin(a).sum(), torch.cos(a)),
         ]
         for i, (g, outer) in enumerate(cases):
-            in_d = complex_step(lambda d, g=g, c=c: g(d @ c.numpy()), d)
-            in_c = complex_step(lambda c, g=g, d=d: g(d.numpy() @ c), c)
+            in_d = complex_step(lambda d, g=g, c=c: g(d @ c.numpy()), d.numpy())
+            in_c = complex_step(lambda c, g=g, d=d: g(d.numpy() @ c), c.numpy())
             ours = network_of(c, d).gradients(outer)
             yield equals(ours[0], in_c, tol=1e-12, case=i)
             yield equals(ours[1], in_d, tol=1e-12, case=i)
@@ -210,8 +210,8 @@ def svd_coordinates(rule: str = "right", p: int = 3, k: int = 2, q: int = 4):
         def half(d: np.ndarray, c: np.ndarray, target: np.ndarray = target) -> complex:
             return ((d @ c - target) ** 2).sum() / 2
 
-        in_d = complex_step(lambda d, c=c_: half(d, c.numpy()), d_)
-        in_c = complex_step(lambda c, d=d_: half(d.numpy(), c), c_)
+        in_d = complex_step(lambda d, c=c_: half(d, c.numpy()), d_.numpy())
+        in_c = complex_step(lambda c, d=d_: half(d.numpy(), c), c_.numpy())
         by_rule = _gradient_pairs(rule, d_, c_, c, sigma)
         yield equals(by_rule[0], in_d, tol=1e-12)
         yield equals(by_rule[1], in_c, tol=1e-12)

@@ -9,16 +9,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Laplace, MultivariateNormal, Normal
 
-from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.linear.claims.maps import integers, reduced
+from vademecum.claims import at_least, at_most, claim, complex_step, equals, row_reduce
+from vademecum.linear.claims.maps import integers
 from vademecum.linear.least_squares import LinearRegression
 from vademecum.linear.ridge import RidgeRegression
-
-
-def complex_step(f: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
-    r"""The gradient of an analytic function: $\operatorname{Im} f(w + i h e_j) / h$ is exact."""
-    steps = w + 1e-30j * torch.eye(len(w))
-    return torch.stack([f(step).imag for step in steps]) / 1e-30
 
 
 def solution(x: Tensor, y: Tensor, estimator: Any = None) -> Tensor:
@@ -75,7 +69,7 @@ least_squares.erratum(
 def rational(x: Tensor, y: Tensor) -> list[Fraction]:
     """The solution of the normal equations for integer data, over the rationals."""
     table = torch.cat([x.T @ x, (x.T @ y)[:, None]], 1)
-    return [row[-1] for row in reduced(table.tolist())]
+    return [row[-1] for row in row_reduce(table.tolist()).rows]
 
 
 @claim(by="identity", sources=("C-033", "E-078", "E-079"), budget=0.5, full={"sets": 100})

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn import functional as F
 
-from vademecum.claims import Evidence, at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, complex_step, equals
 from vademecum.linear.exponential_family import glm_loss
 from vademecum.linear.logistic import LogisticRegression
 from vademecum.linear.penalised_likelihood import PenalisedLikelihood
@@ -107,12 +107,14 @@ def logistic_gradient(inner: float = -1.0, d: int = 6):
     $\tilde y = 2 y - 1$ the same vector is $-\sigma(-\tilde y\, x^\top \theta)\, \tilde y\, x$, so
     that examples that are already right push least. (The knob is the sign inside.)
     """
-    step = 1e-30
     for y in (0.0, 1.0):
         x, theta = torch.randn(d), torch.randn(d)
         sign = 2 * y - 1
-        shifted = theta + 1j * step * torch.eye(d)
-        derivative = torch.log(1 + torch.exp(-sign * (shifted @ x.to(shifted)))).imag / step
+
+        def loss(w: Tensor, x: Tensor = x, sign: float = sign) -> Tensor:
+            return torch.log(1 + torch.exp(-sign * (w @ x.to(w))))
+
+        derivative = complex_step(loss, theta)
         example = PenalisedLikelihood(
             x[None], torch.tensor([[y]]), torch.ones(1), weight_decay=0.0, bias=False
         )

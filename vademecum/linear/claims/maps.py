@@ -1,13 +1,12 @@
 """What the course claims of linear and affine maps."""
 
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, rational_rank
 from vademecum.connectionism.margins import augment
 
 
@@ -88,22 +87,6 @@ affine_map.foil("ReLU is not affine", kind="relu")
 affine_map.foil("a constant that is not one changes the bias", constant=0.5)
 
 
-def reduced(rows: Sequence[Sequence[int | Fraction]]) -> list[list[Fraction]]:
-    """The non-zero rows of the reduced echelon form, over the rationals."""
-    table, done = [[Fraction(v) for v in row] for row in rows], 0
-    for column in range(len(table[0])):
-        pivot = next((i for i in range(done, len(table)) if table[i][column]), None)
-        if pivot is None:
-            continue
-        table[done], table[pivot] = table[pivot], table[done]
-        table[done] = [v / table[done][column] for v in table[done]]
-        for i, row in enumerate(table):
-            if i != done and row[column]:
-                table[i] = [v - row[column] * p for v, p in zip(row, table[done], strict=True)]
-        done += 1
-    return table[:done]
-
-
 @claim(by="identity", sources=("B-080", "E-178"), budget=0.5, full={"stacks": 200})
 def composition(between: Callable[[], nn.Module] = nn.Identity, cap: int = 2, stacks: int = 12):
     r"""Composed linear layers are one linear layer.
@@ -129,7 +112,8 @@ def composition(between: Callable[[], nn.Module] = nn.Identity, cap: int = 2, st
             rebuilt = net(torch.eye(4)).T
             yield equals(net(x).long(), (x @ rebuilt.T).long(), stack=stack)
             yield equals(rebuilt.long(), product.long(), stack=stack)
-        ranks = [len(reduced(m.long().tolist())) for m in (product, *(k.weight for k in layers))]
+        matrices = [product, *(k.weight for k in layers)]
+        ranks = [rational_rank(m.long().tolist()) for m in matrices]
         yield at_most(ranks[0], min(ranks[1:]), stack=stack)
         yield at_most(ranks[0], cap, stack=stack)
 

@@ -5,8 +5,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_most, claim, equals
-from vademecum.linear.claims.least_squares import complex_step
+from vademecum.claims import at_most, claim, complex_step, equals
 from vademecum.linear.lms import LMS, lms_rate_bounds
 
 

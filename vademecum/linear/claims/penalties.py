@@ -6,8 +6,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.linear.claims.least_squares import complex_step
+from vademecum.claims import at_least, at_most, claim, complex_step, equals
 from vademecum.linear.coordinate_descent import soft_threshold
 from vademecum.linear.lasso import Lasso
 from vademecum.linear.ridge import RidgeRegression

@@ -7,7 +7,7 @@ import mpmath
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, claim, equals
+from vademecum.claims import at_least, claim, complex_step, equals
 from vademecum.linear.exponential_family import ExponentialFamily, glm_loss
 from vademecum.linear.logistic import LogisticRegression
 from vademecum.linear.softmax import SoftmaxRegression
@@ -149,16 +149,18 @@ def softmax_jacobian(
     $(\mathrm{diag}(\sigma) - \sigma \sigma^\top)\, \Theta$, that is
     $\nabla_x \sigma_i = \sigma_i (\theta_i - \sum_l \sigma_l \theta_l)$.
     """
-    step = 1e-30
     for name, theta in {
         "identity": torch.eye(k),
         "twice": 2 * torch.eye(k),
         "random": torch.randn(k, d),
     }.items():
         x = torch.randn(theta.shape[1])
-        shifted = x + 1j * step * torch.eye(len(x))
-        powers = torch.exp(shifted @ theta.T.to(shifted))
-        truth = (powers / powers.sum(1, keepdim=True)).imag.T / step
+
+        def soft(x: Tensor, theta: Tensor = theta) -> Tensor:
+            powers = torch.exp(theta.to(x) @ x)
+            return powers / powers.sum()
+
+        truth = complex_step(soft, x)
         logits = matrix((theta @ x).softmax(0))
         yield equals(logits @ theta if chain else logits, truth, tol=1e-12, theta=name)
         ours = ExponentialFamily.named("categorical").variance(theta @ x)
