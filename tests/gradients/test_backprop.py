@@ -120,6 +120,22 @@ def test_embedding_and_default_losses():
     torch.testing.assert_close(list(found.gradients.values()), list(wanted))
 
 
+class Modulus(nn.Module):
+    def forward(self, z):
+        return z.abs()
+
+
+def test_complex_layers():
+    model = nn.Sequential(nn.Linear(4, 3, dtype=torch.complex128), Modulus())
+    x, y = torch.randn(6, 4, dtype=torch.complex128), torch.randint(0, 3, (6,))
+    found = backprop(model, x, y)
+    loss = F.cross_entropy(model(x.requires_grad_()), y)
+    wanted = torch.autograd.grad(loss, [x, *model.parameters()])
+    torch.testing.assert_close([found.input_error, *found.gradients.values()], list(wanted))
+    with pytest.raises(ValueError, match="x must be finite, got"):
+        backprop(model, x.detach() * math.nan, y)
+
+
 def test_parameters_are_still_the_models_own():
     model = MODELS["shared_inside"]()
     before = dict(model.named_parameters(remove_duplicate=False))

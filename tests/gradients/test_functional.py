@@ -101,6 +101,22 @@ def test_modes_come_back_after_an_error():
     assert torch.backends.cudnn.enabled
 
 
+@pytest.mark.parametrize(("layer", "allowed"), [(nn.Linear(2, 2), True), (nn.GRU(2, 2), False)])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_recurrent_layers_do_without_cudnn(layer, allowed, enabled):
+    seen = []
+    hook = layer.register_forward_hook(lambda *_: seen.append(torch.backends.cudnn.enabled))
+    f, before = functional(layer), torch.backends.cudnn.enabled
+    try:
+        torch.backends.cudnn.enabled = enabled
+        f(f.theta, torch.ones(1, 2))
+        assert seen == [allowed and enabled]
+        assert torch.backends.cudnn.enabled is enabled
+    finally:
+        hook.remove()
+        torch.backends.cudnn.enabled = before
+
+
 def test_transforms_go_through():
     net, x, _ = make("norms")
     f = functional(net)

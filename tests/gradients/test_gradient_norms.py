@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.gradients.nets import NETS, close, make
-from tests.gradients.test_per_example import ERRORS
+from tests.gradients.test_per_example import ERRORS, loop
 from vademecum.gradients import layer_rules
 from vademecum.gradients.gradient_norms import gradient_norms
 from vademecum.gradients.per_example import per_example_gradients
@@ -25,8 +25,7 @@ def test_they_are_the_norms(name, gram, monkeypatch):
     before = snapshot(net.train())
     found = gradient_norms(net, F.cross_entropy, x, y)
     assert not list(changes(before, snapshot(net)))
-    wanted = per_example_gradients(net, F.cross_entropy, x, y).norm(dim=1)
-    close(name, found, wanted)
+    close(name, found, loop(net, x, y).to(found.dtype).norm(dim=1))
 
 
 def _has_gram(module, a, b):
@@ -45,6 +44,28 @@ def test_no_gradient_of_a_wide_layer_is_formed(monkeypatch):
     rules = dict(layer_rules.RULES)
     monkeypatch.setattr(layer_rules, "RULES", dict.fromkeys(rules, only_bias))
     torch.testing.assert_close(gradient_norms(net, F.cross_entropy, x, y), wanted)
+
+
+@pytest.mark.parametrize(("times", "formed"), [(1, False), (2, False), (3, True)])
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_the_smaller_is_formed(kind, times, formed, monkeypatch):
+    """The gradient of twelve entries, or two Gram matrices of one for each pair of times."""
+    if kind == "linear":
+        net, x = nn.Linear(3, 4, bias=False), torch.randn(5, times, 3)
+    else:
+        net, x = nn.Conv1d(3, 4, 1, bias=False), torch.randn(5, 3, times)
+    wanted = loop(net, x, torch.zeros(5), lambda z, y: z.sin().sum()).norm(dim=1)
+    asked = []
+
+    def spy(module, a, b, out):
+        asked.append(set(out))
+        rule(module, a, b, out)
+
+    rule = layer_rules.RULES[type(net)]
+    monkeypatch.setitem(layer_rules.RULES, type(net), spy)
+    found = gradient_norms(net, lambda z, y: z.sin().sum(), x, torch.zeros(5))
+    torch.testing.assert_close(found, wanted)
+    assert asked == ([{"weight"}] if formed else [])
 
 
 def test_frozen_parameters_are_left_out_on_request():

@@ -146,7 +146,7 @@ class Pooled(nn.Linear):
         return super().forward(input).sum()
 
 
-X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+X, Y = torch.linspace(-1, 1, 12).view(4, 3).sin(), torch.tensor([0, 1, 0, 1])
 NET = nn.Linear(3, 2)
 CE = F.cross_entropy
 ERRORS = [

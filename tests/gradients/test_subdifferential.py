@@ -7,12 +7,14 @@ import torch
 
 from vademecum.gradients.subdifferential import subdifferential
 
-Z = torch.tensor([-2.0, 0.0, 3.0])
+Z = torch.tensor([-2.0, -0.125, 0.0, 0.125, 3.0])
 UNITS = {
-    "abs": (torch.abs, [-1, -1, 1], [-1, 1, 1]),
-    "relu": (torch.relu, [0, 0, 1], [0, 1, 1]),
-    "leaky_relu": (lambda z: torch.where(z > 0, z, z / 4), [0.25, 0.25, 1], [0.25, 1, 1]),
-}
+    "abs": (torch.abs, [-1, -1, -1, 1, 1], [-1, -1, 1, 1, 1]),
+    "relu": (torch.relu, [0, 0, 0, 1, 1], [0, 0, 1, 1, 1]),
+    "leaky_relu": (
+        lambda z: torch.where(z > 0, z, z / 4), [0.25, 0.25, 0.25, 1, 1], [0.25, 0.25, 1, 1, 1],
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -54,6 +56,10 @@ def test_max():
     assert found.contains(torch.tensor([0.5, 0.4, 0.0]), tol=0.11).tolist() == [True, False]
     gradient = torch.func.grad(torch.amax)(z[0])
     assert found.contains(gradient)[0]
+    images = subdifferential("max", z[None])  # rows are along the last axis of any number
+    assert images.low.equal(found.low[None])
+    assert images.high.equal(found.high[None])
+    assert images.contains(tie).tolist() == [[True, False]]
 
 
 ERRORS = [

@@ -32,6 +32,8 @@ PROGRAMS: Any = {
     "logsumexp": (lambda x: x.logsumexp(1) * torch.logsumexp(x, 0, keepdim=True).sum(), X),
     "softmax": (lambda x: x.softmax(0) * F.softmax(x, dim=1) + F.log_softmax(x, dim=-1), X),
     "shapes": (lambda x: x.reshape(3, 2).T.flatten()[1:].unsqueeze(0).view(5, 1).squeeze(1), X),
+    "flatten": (lambda x: x.flatten().sin() * x.flatten(1)[1, 7], (2, 3, 4)),
+    "t": (lambda x: x.t() @ x * x[0].t(), X),
     "permute": (lambda x: x.permute(2, 0, 1).transpose(0, 2) * x.flatten(1).sum(), (2, 3, 4)),
     "index": (lambda x: x[torch.tensor([1, 1, 0])] * x[..., :1] + x[0, 2], (3, 3)),
     "expand": (lambda x: x.expand(4, 3) * x, (1, 3)),
@@ -44,12 +46,15 @@ PROGRAMS: Any = {
     "conv1d": (lambda x, w: F.conv1d(x, w, stride=2, padding=1), (2, 3, 7), (4, 3, 3)),
     "conv2d": (lambda x, w, b: F.conv2d(x, w, b, dilation=2), (2, 2, 6, 5), (3, 2, 2, 2), (3,)),
     "conv2d_groups": (lambda x, w: F.conv2d(x, w, groups=2), (2, 4, 4, 4), (6, 2, 3, 2)),
+    "conv3d": (lambda x, w: F.conv3d(x, w, padding=(1, 0, 2)), (2, 1, 3, 2, 2), (2, 1, 2, 1, 3)),
     "linear": (F.linear, (5, 3), (2, 3), (2,)),
     "cross_entropy": (lambda x: F.cross_entropy(x, torch.tensor([2, 0])), X),
     "mse": (lambda x, y: F.mse_loss(x, y) + F.mse_loss(x, y, reduction="sum"), X, Y),
     "attention": (F.scaled_dot_product_attention, (2, 5, 3), (2, 4, 3), (2, 4, 6)),
     "causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-               (4, 3), (4, 3), (4, 2)),
+               (5, 3), (4, 3), (4, 2)),
+    "masked": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.3),
+               (5, 3), (4, 3), (4, 2), (5, 4)),
     "single_numbers": (lambda x: x.sum(0) * x.amax(0) + x.logsumexp(-1) + x.sum(), ()),
     "in_place": (lambda x: in_place(x * 2), X),
     "constant_that_changes": (lambda x: with_changing_constant(x), X),
@@ -105,17 +110,19 @@ class Attention(nn.Module):
 
 
 MODELS: Any = {
-    "mlp": (nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Softmax(-1)), (3, 6)),
-    "cnn": (nn.Sequential(nn.Conv2d(2, 3, 3, stride=2, padding=1), nn.ReLU(inplace=True),
-                          nn.Flatten(), nn.Dropout(), nn.Linear(12, 4)).eval(), (2, 2, 4, 4)),
-    "attention": (Attention(), (2, 5, 6)),
+    "mlp": (lambda: nn.Sequential(
+        nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Softmax(-1)), (3, 6)),
+    "cnn": (lambda: nn.Sequential(
+        nn.Conv2d(2, 3, 3, stride=2, padding=1), nn.ReLU(inplace=True), nn.Flatten(), nn.Dropout(),
+        nn.Linear(12, 4)).eval(), (2, 2, 4, 4)),
+    "attention": (Attention, (2, 5, 6)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_modules(name):
-    model, shape = MODELS[name]
-    x = torch.randn(shape)
+    build, shape = MODELS[name]
+    model, x = build(), torch.randn(shape)
     tape = Tape(lambda x: model(x).square().mean(), x)
     assert {id(p) for p in tape.parameters} == {id(p) for p in model.parameters()}
     x.requires_grad_()
@@ -138,7 +145,7 @@ def test_a_tied_parameter_is_one_leaf():
 
 def test_kinks_follow_autograd():
     x = torch.tensor([0.0, -1.0, 2.0, 2.0])
-    f = lambda x: x.abs() + x.relu() + x.max()  # noqa: E731
+    f = lambda x: x.abs() + x.relu() + x.max() + x**0 + x**1 + x**2  # noqa: E731
     wanted = torch.func.jacrev(f)(x)
     for mode in MODES:
         torch.testing.assert_close(Tape(f, x).jacobian(mode).matrix, wanted)
@@ -163,8 +170,7 @@ def test_jacobian():
 
 
 def test_picture():
-    model = MODELS["mlp"][0]
-    tape = Tape(model, torch.randn(3, 6))
+    tape = Tape(MODELS["mlp"][0](), torch.randn(3, 6))
     figure = draw_tape(tape)
     texts = [t.get_text() for t in figure.axes[0].texts]
     for step in tape.steps:
@@ -183,14 +189,23 @@ ERRORS = [
     (lambda: Tape(torch.sin, ONE * 1j), "inputs must be real and of one dtype, got torch.co"),
     (lambda: Tape(torch.add, ONE, ONE.double()), "inputs must be real and of one dtype"),
     (lambda: Tape(lambda x: ONE, ONE), "f must give one tensor .* got Tensor"),
+    (lambda: Tape(lambda: ONE), "f must give one tensor that depends on its inputs, got Tensor"),
+    (lambda: Tape(lambda x: F.scaled_dot_product_attention(x, x, x, torch.ones(2, 2), 0.0, True),
+                  torch.ones(2, 2)), "must have attn_mask or is_causal, got both"),
+    (lambda: Tape(lambda x: F.scaled_dot_product_attention(x, x, x, None, 0.5), torch.ones(2, 2)),
+     "attention on the tape must do without dropout_p, got 0.5"),
     (lambda: Tape(lambda x: (x, x), ONE), "f must give one tensor .* got tuple"),
     (lambda: Tape(lambda x: nn.Parameter(ONE).exp() * x, ONE), "must be computed on the tape"),
     (lambda: Tape(torch.erf, ONE), "the tape has no rule for 'erf'; it has rules for abs,"),
     (lambda: Tape(lambda x: x + ONE.double(), ONE), "must be torch.float32, got torch.float64"),
     (lambda: Tape(lambda x: x + "a", ONE), "must be torch.float32, got str"),
     (lambda: Tape(lambda x: x**x, ONE), "exponent must be a number, got Node"),
+    (lambda: Tape(lambda x: x**ONE, ONE), "exponent must be a number, got Tensor"),
+    (lambda: Tape(lambda x: x.t(), torch.ones(1, 1, 1)), "t on the tape must be of at most 2 axes"),
     (lambda: Tape(F.dropout, ONE), "dropout on the tape must do without training"),
     (lambda: Tape(lambda x: F.conv1d(x, torch.ones(1, 1, 1)), torch.ones(1, 3)), "a batch axis"),
+    (lambda: Tape(lambda x: F.conv1d(x, torch.ones(1, 1, 1), padding="same"), torch.ones(1, 1, 3)),
+     "padding in numbers, got an input of shape .* and padding 'same'"),
     (lambda: Tape(lambda x: F.cross_entropy(x, torch.ones(2, 2)), torch.ones(2, 2)), "a class"),
     (lambda: Tape(lambda x: x.sum(1), ONE), "dim must be an axis of a tensor with 1, got 1"),
     (lambda: Tape(lambda x: x.permute(1), ONE), "dim must be an axis of a tensor with 1"),
@@ -201,6 +216,8 @@ ERRORS = [
     (lambda: Tape(lambda x: F.cross_entropy(x, torch.tensor([0, 2])), torch.ones(2, 2)),
      r"target must be from 0 to 1, got \[0, 2\]"),
     (lambda: Tape(lambda x: F.cross_entropy(x, torch.tensor([0])), torch.ones(2, 2)), "a class"),
+    (lambda: Tape(lambda x: F.cross_entropy(x, torch.tensor([0, 1]), ignore_index=1),
+                  torch.ones(2, 2)), "a class"),
     (lambda: Tape(lambda x: F.cross_entropy(x, ONE.long(), weight=ONE), torch.ones(2, 2)),
      "cross_entropy on the tape must do without weight"),
     (lambda: Tape(lambda x: torch.relu_(x[:1]), ONE), "in place on the tape must be .* views"),

@@ -99,6 +99,43 @@ def test_counts_of_a_diamond_by_hand():
     assert (pull.live, pull.numbers) == (5, 25)
 
 
+WORK: Any = {  # one operation each, by how many scalar ones it counts, and of how many arguments
+    "add": (torch.add, 6, (2, 3), (2, 3)),
+    "cube": (lambda x: x**3, 6, (2, 3)),
+    "softmax": (lambda x: x.softmax(0), 6, (2, 3)),
+    "sum": (lambda x: x.sum(0), 6, (2, 3)),
+    "amax": (lambda x: x.amax(1), 6, (2, 3)),
+    "logsumexp": (lambda x: x.logsumexp(1), 6, (2, 3)),
+    "matmul": (torch.matmul, 5 * 2 * 4 * 3, (5, 2, 3), (3, 4)),
+    "conv": (lambda x, w: F.conv1d(x, w, None, 2, 1), 2 * 4 * 4 * (3 * 3), (2, 3, 7), (4, 3, 3)),
+    "cat": (lambda x, y: torch.cat([x, y]), 0, (2, 3), (2, 3)),
+    "expand": (lambda x: x.expand(4, 3), 0, (1, 3)),
+    "permute": (lambda x: x.mT, 0, (2, 3)),
+    "select": (lambda x: x[0], 0, (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_work_by_hand(name):
+    f, work, *shapes = WORK[name]
+    tape = Tape(f, *(torch.randn(shape) for shape in shapes))
+    pushed = tape.push()
+    pulled = tape.pull(torch.ones_like(pushed.output))
+    for cost in (pushed.cost, pulled.cost):  # once for the value, and once for each edge
+        assert (cost.operations, cost.edges) == (1, len(shapes))
+        assert cost.work == (1 + len(shapes)) * work
+
+
+def test_a_jacobian_adds_counts_and_takes_the_largest_peaks():
+    tape = Tape(lambda x: x.sin().exp(), torch.randn(3))
+    one = tape.push().cost
+    for mode in MODES:  # three passes either way
+        cost = tape.jacobian(mode).cost
+        assert cost[:3] == (3 * one.operations, 3 * one.edges, 3 * one.work) == (6, 6, 36)
+    assert tape.jacobian("forward").cost[3:] == (4, 12)  # two values with their tangents
+    assert tape.jacobian("reverse").cost[3:] == (3, 9)  # the exponential and two adjoints
+
+
 def test_the_values_are_those_of_the_recording():
     x, w = torch.tensor([2.0]), nn.Parameter(torch.tensor([3.0]))
     tape = Tape(lambda x: x * w, x)

@@ -177,7 +177,7 @@ def _run(f: Functional, x: Any) -> Pass:
 
     def note(names: dict[str, str], module: Any, args: Any, z: Any) -> None:
         a = args[0] if args else None
-        if isinstance(a, Tensor) and isinstance(z, Tensor) and z.requires_grad and a.ndim * z.ndim:
+        if isinstance(a, Tensor) and a.ndim and z.requires_grad:
             lengths = len(a), len(z)
             calls.append(Call(module, names, a, a._version, get_gradient_edge(z), lengths))
 

@@ -40,6 +40,12 @@ def _transpose(x: Any, dim0: int, dim1: int) -> Any:
     return x.permute(dims)
 
 
+def _t(x: Any) -> Any:
+    if x.ndim > 2:
+        raise ValueError(f"t on the tape must be of at most 2 axes, got {x.ndim}")
+    return _transpose(x, 0, 1) if x.ndim == 2 else x
+
+
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     return input @ weight.mT if bias is None else input @ weight.mT + bias
 
@@ -78,13 +84,16 @@ def _attention(
     query: Any,
     key: Any,
     value: Any,
-    *,
     attn_mask: Any = None,
+    dropout_p: float = 0.0,
     is_causal: bool = False,
+    *,
     scale: float | None = None,
     **options: Any,
 ) -> Any:
-    _plain("attention", **options)
+    _plain("attention", dropout_p=dropout_p, **options)
+    if is_causal and attn_mask is not None:
+        raise ValueError("attention on the tape must have attn_mask or is_causal, got both")
     scores = (query @ key.mT) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         ahead = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype, device=scores.device)
@@ -102,7 +111,7 @@ COMPOSITES = {
     "dropout": _dropout, "cross_entropy": _cross_entropy, "mse_loss": _mse_loss,
     "scaled_dot_product_attention": _attention,
     "square": lambda x: x**2, "sqrt": lambda x: x**0.5,
-    "flatten": _flatten, "transpose": _transpose, "t": lambda x: _transpose(x, -2, -1),
+    "flatten": _flatten, "transpose": _transpose, "t": _t,
     "unsqueeze": lambda x, dim: x.reshape(x.value.unsqueeze(dim).shape),
     "squeeze": lambda x, *dim: x.reshape(x.value.squeeze(*dim).shape),
 }  # fmt: skip
