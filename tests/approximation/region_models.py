@@ -1,11 +1,12 @@
 """Piecewise-linear models of many kinds, for the tests of linear regions."""
 
+import copy
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, parametrize
 
 from vademecum.approximation.units import AbsUnit, Maxout
 
@@ -70,6 +71,23 @@ def with_statistics(model: nn.Module) -> nn.Module:
             module.running_mean.normal_()
             module.running_var.uniform_(0.5, 2)
     return model
+
+
+def baked(model: nn.Module) -> nn.Module:
+    """A copy in evaluation and double precision, its parametrized weights made plain ones.
+
+    On CUDA torch computes a normalised weight with the precision of float32, whatever the dtype.
+    """
+    twin = copy.deepcopy(model).double().eval()
+    for module in filter(parametrize.is_parametrized, [*twin.modules()]):
+        normed = module.get_submodule("parametrizations").named_children()
+        plain = {name: getattr(module, name).detach() for name, _ in normed}
+        before = parametrize.type_before_parametrizations(module)
+        del module.parametrizations  # remove_parametrizations would spoil the model: with copies
+        module.__class__ = before  # it shares the class, from which that takes the weight
+        for name, value in plain.items():
+            module.register_parameter(name, nn.Parameter(value))
+    return twin
 
 
 def models() -> dict[str, tuple[Any, tuple[int, ...]]]:

@@ -26,6 +26,7 @@ def test_exponential_and_compact_spectra():
     assert radial_barron_constant(lambda r: (-r).exp(), 1) == pytest.approx(2)
     assert radial_barron_constant(lambda r: (-r).exp(), 2) == pytest.approx(4 * math.pi)
     assert radial_barron_constant(lambda r: (r < 1).double(), 3) == pytest.approx(math.pi)
+    assert radial_barron_constant(lambda r: (1 + r * r) ** -3, 1) == pytest.approx(0.5)  # no scale
 
 
 def test_finite_spectrum():
@@ -88,6 +89,7 @@ def test_stops_and_repeats():
     fit = barron_fit(x, stairs, 10)
     assert len(fit.errors) == 2
     torch.testing.assert_close(fit.network(x)[:, 0], stairs)
+    assert not fit.network.get_parameter("0.weight")[:, 1].any()  # where the points do not differ
     constant = barron_fit(x, torch.ones(4), 3)
     torch.testing.assert_close(constant.network(x), torch.ones(4, 1))
     x, y = torch.randn(2, 30, 2)[0], torch.randn(30)
@@ -95,7 +97,7 @@ def test_stops_and_repeats():
     assert torch.equal(one.errors, two.errors)
 
 
-X, Y = torch.randn(5, 2), torch.randn(5)
+X, Y = torch.linspace(-1, 2, 10).view(5, 2), torch.linspace(1, -1, 5)
 ERRORS = [
     (barron_fit, (X, Y, 0), {}, "m must be >= 1, got 0"),
     (barron_fit, (X, Y[:4], 2), {}, "y must be 5 wide"),

@@ -8,6 +8,7 @@ from torch import nn
 
 from tests.approximation.region_models import MODELS
 from vademecum.approximation.dead_units import dead_units
+from vademecum.approximation.units import AbsUnit
 from vademecum.foundations.regions import Box
 from vademecum.testing import check_instrument
 
@@ -68,13 +69,49 @@ def test_one_layer_is_certified_exactly():
     dense = nn.Linear(4, 200)
     nn.init.uniform_(dense.bias, -2, 0)
     model = nn.Sequential(dense, nn.ReLU())
-    box = Box(-torch.ones(4), torch.ones(4))
+    box = Box(torch.tensor([-1.0, -2.0, 0.0, 1.0]), torch.tensor([0.5, 3.0, 1.0, 2.0]))
     w, b = (p.detach().double() for p in model.parameters())
-    exact = w.abs().sum(1) + b <= -1e-9
+    top = w.clamp(min=0) @ box.high.double() + w.clamp(max=0) @ box.low.double() + b
+    exact = top <= -1e-8  # more than the slack, 1e-10 of some 10
     found = dead_units(model, torch.zeros(1, 4), box=box)[0].certified
     assert found is not None
     assert torch.equal(found, exact)
     assert 0 < int(exact.sum()) < 200
+
+
+def certified(model, low, high):
+    box = Box(torch.tensor(low), torch.tensor(high))
+    found = dead_units(model, box.low[None], box=box)[-1].certified
+    assert found is not None
+    return found.tolist()
+
+
+def test_certificates_by_kind():
+    ends = [-5.0, -2.0, 2.0, -2.0], [-2.0, 0.0, 3.0, 2.0]
+    assert certified(nn.Hardtanh(), *ends) == [True, False, True, False]
+    assert certified(nn.Softshrink(), [-0.3, -0.3, -0.7], [0.3, 0.7, 0.3]) == [True, False, False]
+    assert certified(nn.ReLU(), [-1.0, -1.0], [0.0, 0.1]) == [True, False]
+
+
+def test_certificates_leave_room_for_rounding():
+    """Here 1000 x - 1000 - gap is at most -gap; the slack is 1e-10 of 1000 and of 500."""
+    dense = nn.Linear(1, 2).double()
+    dense.weight.data[:] = 1000.0
+    dense.bias.data = -1000 - torch.tensor([1e-7, 2e-7]).double()
+    assert certified(nn.Sequential(dense, nn.ReLU()), [0.0], [1.0]) == [False, True]
+
+
+@pytest.mark.parametrize(
+    "middle", [AbsUnit(), nn.Sequential(nn.Unflatten(1, (1, 2)), nn.MaxPool1d(2), nn.Flatten())]
+)
+def test_ranges_of_kinks_and_maxima(middle):
+    """On these boxes |x| fills [0, 2], and max(x, y) fills [0, 2]; so far nothing is lost."""
+    low, high = ([-1.0], [2.0]) if isinstance(middle, AbsUnit) else ([-1.0, 0.0], [2.0, 1.0])
+    dense = nn.Linear(1, 4)
+    dense.weight.data = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]])
+    dense.bias.data = torch.tensor([-1.99, -2.01, 0.01, -0.01])
+    model = nn.Sequential(middle, dense, nn.ReLU())
+    assert certified(model, low, high) == [False, True, False, True]
 
 
 def test_unknown_pieces_are_bounded_by_a_basis():

@@ -20,6 +20,8 @@ def test_by_loops(dtype):
             wanted = max(float(A[k] @ x[i, j] + b[k]) for k in range(5))
             assert g(x)[i, j].item() == pytest.approx(wanted, rel=1e-5)
     assert g(x).dtype == dtype
+    assert g(x[1, 3]).item() == pytest.approx(g(x)[1, 3].item(), rel=1e-5)  # a single point
+    assert repr(g) == "MaxAffine(pieces=5, d=3)"
 
 
 def test_parameters_are_copies_and_train():

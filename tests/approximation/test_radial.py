@@ -40,6 +40,7 @@ ERRORS = [
     ({"outer": 1.5}, "outer must be an integer"),
     ({"radius": 0.0}, "radius must be > 0, got 0.0"),
     ({"radius": math.inf}, "radius must be <= .*, got inf"),
+    ({"radius": 1e20}, r"radius must be <= 1.84467e\+19, got 1e\+20"),  # its square overflows
     ({"radius": math.nan}, "radius must be .*, got nan"),
     ({"g": torch.log}, r"g\(s\) must be finite, got -inf"),
     ({"g": torch.sum}, r"g\(s\) must have shape \(6,\), got \(\)"),

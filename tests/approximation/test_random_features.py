@@ -66,7 +66,7 @@ def test_features_are_taken_in_evaluation_and_left_as_they_are():
     torch.testing.assert_close(layer(features.eval()(x)), plain(x), rtol=1e-3, atol=1e-4)
 
 
-X, Y = torch.randn(5, 2), torch.randn(5)
+X, Y = torch.linspace(-1, 2, 10).view(5, 2), torch.linspace(1, -1, 5)
 ERRORS = [
     (random_feature_fit, (X, Y, 0), {}, "m must be >= 1, got 0"),
     (random_feature_fit, (X, Y, 2.5), {}, "m must be an integer, got 2.5"),

@@ -93,7 +93,11 @@ ERRORS = [
     (count_regions, (Maxout(2, 2), 2), "one layer of units with kinks, got the model itself"),
     (count_regions, (nn.Linear(2, 2),), "one layer of units with kinks, got none"),
     (count_regions, (nn.ReLU(),), "shape must be given for a model without a dense layer"),
-    (count_regions, (nn.Sequential(nn.Linear(9, 99), nn.ReLU()),), "model must be smaller: 99"),
+    (
+        count_regions,
+        (nn.Sequential(nn.Linear(9, 99), nn.ReLU()),),
+        "model must be smaller: 99 hyperplanes in 9 dimensions take",
+    ),
     (count_regions, (nn.Sequential(nn.Linear(2, 2), nn.Tanh()),), r"'1' \(Tanh\)"),
     (zaslavsky_count, (-1, 2), "m must be >= 0"),
     (zaslavsky_count, (2, 1.5), "n must be an integer"),

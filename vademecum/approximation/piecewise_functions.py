@@ -60,7 +60,7 @@ def call_units(name: str, call: Call, x: list[Tensor]) -> list[Unit] | None:
     if name in ("clamp", "clip") and call.places == [0]:
         return _clamp(*call.args[1:], x=x[0], **options)
     if name == "dropout":
-        active = call.kwargs.get("training", (*call.args, None, None, True)[2])
+        active = call.kwargs.get("training", (*call.args, True, True)[2])
         return None if active else [Affine(lambda h: h, None, lambda h: h)]
     if name in ("abs", "absolute"):
         return [kinks(x[0], [0], [-1, 1])]
