@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import re
+import signal
 import time
 
 import httpx2
@@ -50,12 +51,15 @@ class Visit:
             ) as socket:
                 reading = asyncio.create_task(self._read(socket))
                 end = time.monotonic() + seconds
-                while time.monotonic() < end or not self.pictures:
-                    await asyncio.sleep(1 + random.random())
-                    await self._move(client, headers)
-                    if reading.done():
-                        reading.result()
-                reading.cancel()
+                try:
+                    while time.monotonic() < end or not self.pictures:
+                        await asyncio.sleep(1 + random.random())
+                        await self._move(client, headers)
+                        if reading.done():
+                            reading.result()
+                finally:
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
         return self.pictures
 
     async def _read(self, socket) -> None:
@@ -98,3 +102,26 @@ def test_twenty_visitors_leave_no_trace(tmp_path):
         atlas.process.wait(20)
         assert atlas.process.stdout is not None
         assert "Traceback" not in atlas.process.stdout.read()
+
+
+def test_ctrl_c_does_not_wait_for_those_who_look_at_a_picture(tmp_path):
+    async def interrupted(atlas: Served) -> int:
+        visit = Visit(atlas, 0)
+        staying = asyncio.create_task(visit.stay(60))
+        while not visit.pictures:
+            await asyncio.sleep(0.1)
+        atlas.process.send_signal(signal.SIGINT)
+        code = await asyncio.to_thread(atlas.process.wait, 30)
+        staying.cancel()
+        await asyncio.gather(staying, return_exceptions=True)
+        return code
+
+    for atlas in serve():
+        assert asyncio.run(interrupted(atlas)) == 0
+
+
+def test_ctrl_c_does_not_wait_for_those_who_have_just_left(tmp_path):
+    for atlas in serve():
+        assert asyncio.run(Visit(atlas, 0).stay(0)) > 0
+        atlas.process.send_signal(signal.SIGINT)
+        assert atlas.process.wait(30) == 0

@@ -1,12 +1,14 @@
 """What the server settles with Python before it starts threads."""
 
 import sys
+import threading
+import time
 from multiprocessing import spawn
 from types import ModuleType
 
 import pytest
 
-from vademecum.atlas.process import spawn_as_now
+from vademecum.atlas.process import no_threads_left, spawn_as_now
 from vademecum.claims import Workers
 
 
@@ -32,3 +34,15 @@ def test_processes_start_after_a_notebook_has_left_an_empty_main(monkeypatch):
             answer()
     finally:
         sys.modules["__main__"] = before
+
+
+def test_threads_get_the_time_to_end():
+    done = threading.Event()
+    with no_threads_left():
+        threading.Timer(0.2, done.set).start()
+    assert done.is_set()
+    endless = threading.Thread(target=threading.Event().wait, daemon=True)
+    begun = time.monotonic()
+    with no_threads_left(0.3):
+        endless.start()
+    assert 0.3 <= time.monotonic() - begun < 5

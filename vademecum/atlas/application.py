@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import marimo
 from starlette.applications import Starlette
@@ -56,15 +57,19 @@ def application(
     for room in site.pages.rooms:
         if (notebook := notebook_of(room)) is not None:
             notebooks = notebooks.with_app(path=f"/live/{room}", root=notebook.__file__)
+    live = Mount("/", notebooks.build())
 
     @asynccontextmanager
     async def closing(_: Starlette) -> AsyncIterator[None]:
         yield
         await run_in_threadpool(verdicts.close)
+        apps: list[Any] = [route.app for route in live.routes if isinstance(route, Mount)]
+        for app in apps:  # or the threads of their sessions would never end
+            await app.state.session_manager.shutdown()
 
     routes = [*site.routes(), Mount("/static", StaticFiles(directory=STATIC))]
     inner = Starlette(
-        routes=[*routes, Mount("/", notebooks.build())],
+        routes=[*routes, live],
         lifespan=closing,
         exception_handlers={HTTPException: site.missing},
     )

@@ -6,10 +6,12 @@ import ctypes
 import gc
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from multiprocessing import spawn
 from typing import Any
 
-__all__ = ["give_back_memory", "parse_in_turn", "spawn_as_now"]
+__all__ = ["give_back_memory", "no_threads_left", "parse_in_turn", "spawn_as_now"]
 
 _M_ARENA_MAX = -8  # of glibc's mallopt
 
@@ -40,6 +42,21 @@ def spawn_as_now() -> None:
     """
     known = spawn.get_preparation_data("")
     spawn.get_preparation_data = lambda name: known | {"name": name}
+
+
+@contextlib.contextmanager
+def no_threads_left(seconds: float = 10.0) -> Iterator[None]:
+    """Give threads that were started inside the time to end.
+
+    One that draws a picture while Python is being taken down would crash it.
+    """
+    before = set(threading.enumerate())
+    try:
+        yield
+    finally:
+        end = time.monotonic() + seconds
+        for thread in set(threading.enumerate()) - before:
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 def give_back_memory(every: float = 15.0) -> None:

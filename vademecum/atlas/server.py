@@ -12,7 +12,12 @@ import uvicorn
 
 from vademecum.atlas.application import application
 from vademecum.atlas.network import Dossier, dossier
-from vademecum.atlas.process import give_back_memory, parse_in_turn, spawn_as_now
+from vademecum.atlas.process import (
+    give_back_memory,
+    no_threads_left,
+    parse_in_turn,
+    spawn_as_now,
+)
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Workers, select
 from vademecum.cli.screen import UsageError
@@ -78,7 +83,8 @@ def serve(
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     try:
-        uvicorn.Server(settings).run(sockets=[bound])
+        with no_threads_left():
+            uvicorn.Server(settings).run(sockets=[bound])
     except KeyboardInterrupt:  # which uvicorn raises again once all is closed
         pass
     finally:
