@@ -100,8 +100,12 @@ def test_twenty_visitors_leave_no_trace(tmp_path):
         assert after < 1.1 * before, (before, after)
         atlas.process.terminate()
         atlas.process.wait(20)
-        assert atlas.process.stdout is not None
-        assert "Traceback" not in atlas.process.stdout.read()
+        assert "Traceback" not in last_words(atlas)
+
+
+def last_words(atlas: Served) -> str:
+    assert atlas.process.stdout is not None
+    return atlas.process.stdout.read()
 
 
 def test_ctrl_c_does_not_wait_for_those_who_look_at_a_picture(tmp_path):
@@ -117,11 +121,11 @@ def test_ctrl_c_does_not_wait_for_those_who_look_at_a_picture(tmp_path):
         return code
 
     for atlas in serve():
-        assert asyncio.run(interrupted(atlas)) == 0
+        assert asyncio.run(interrupted(atlas)) == 0, last_words(atlas)
 
 
 def test_ctrl_c_does_not_wait_for_those_who_have_just_left(tmp_path):
     for atlas in serve():
         assert asyncio.run(Visit(atlas, 0).stay(0)) > 0
         atlas.process.send_signal(signal.SIGINT)
-        assert atlas.process.wait(30) == 0
+        assert atlas.process.wait(30) == 0, last_words(atlas)

@@ -55,8 +55,8 @@ def no_threads_left(seconds: float = 10.0) -> Iterator[None]:
         yield
     finally:
         end = time.monotonic() + seconds
-        for thread in set(threading.enumerate()) - before:
-            thread.join(max(0.0, end - time.monotonic()))
+        while set(threading.enumerate()) - before and time.monotonic() < end:
+            time.sleep(0.02)  # some may be about to start, and cannot be joined yet
 
 
 def give_back_memory(every: float = 15.0) -> None:
