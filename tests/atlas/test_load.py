@@ -114,6 +114,8 @@ def test_ctrl_c_does_not_wait_for_those_who_look_at_a_picture(tmp_path):
         staying = asyncio.create_task(visit.stay(60))
         while not visit.pictures:
             await asyncio.sleep(0.1)
+            if staying.done():
+                staying.result()  # which raises: nobody leaves before the signal
         atlas.process.send_signal(signal.SIGINT)
         code = await asyncio.to_thread(atlas.process.wait, 30)
         staying.cancel()
