@@ -12,7 +12,7 @@ import torch
 from bench.harness import Result, measure
 from vademecum import ROOMS
 from vademecum.claims import environment
-from vademecum.claims.report import write_atomically
+from vademecum.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 

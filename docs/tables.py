@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from vademecum import ROOMS
 from vademecum.claims import Claim, Evidence, Foil, Report, run, select
-from vademecum.claims.report import write_atomically
+from vademecum.files import write_atomically
 
 __all__ = ["main"]
 

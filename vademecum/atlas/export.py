@@ -24,7 +24,7 @@ from vademecum.atlas.sources import parts_of, place_of, room_exports
 from vademecum.atlas.stills import Still, draw_still, split_image, stills_of
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Report, Workers, select
-from vademecum.claims.report import write_atomically
+from vademecum.files import write_atomically
 from vademecum.cli.screen import UsageError
 from vademecum.figures import draw
 

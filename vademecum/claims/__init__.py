@@ -8,23 +8,32 @@ from vademecum.claims.evidence import (
     equals,
     in_mean,
     rejects,
-    slope,
 )
-from vademecum.claims.ledger import By, Claim, Foil, claim, select
+from vademecum.claims.ledger import By, Claim, Foil, Weight, claim, select
 from vademecum.claims.memory import recall, remember
 from vademecum.claims.oracles import Echelon, complex_step, rational_rank, row_reduce
-from vademecum.claims.report import Report, environment, read_reports, write_reports
+from vademecum.claims.rates import slope
+from vademecum.claims.report import (
+    VERDICTS,
+    Report,
+    environment,
+    read_reports,
+    write_reports,
+)
 from vademecum.claims.runner import run
+from vademecum.claims.samples import finite_law, integers, with_eigenvalues
 from vademecum.claims.workers import Workers
 
 __all__ = [
     # stating
-    "By", "Claim", "Foil", "claim", "select",
+    "By", "Claim", "Foil", "Weight", "claim", "select",
     # evidence
     "Evidence", "at_least", "at_most", "consistent", "equals", "in_mean", "rejects", "slope",
     # oracles
     "Echelon", "complex_step", "rational_rank", "row_reduce",
+    # samples
+    "finite_law", "integers", "with_eigenvalues",
     # running and reporting
-    "Report", "Workers", "environment", "read_reports", "recall", "remember", "run",
+    "VERDICTS", "Report", "Workers", "environment", "read_reports", "recall", "remember", "run",
     "write_reports",
 ]  # fmt: skip

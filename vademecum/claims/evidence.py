@@ -1,8 +1,9 @@
-r"""Evidence: a comparison that survives as numbers, never a bare boolean.
+r"""Evidence: a named comparison that survives as numbers, never a bare boolean.
 
 A piece of evidence is the worst of many comparisons $m \mathrel{R} b$ of something measured with a
-bound, $R \in \{\le, \ge, =\}$. Its signed *margin* is $b - m$, $m - b$ or $-|b - m|$; it **holds**
-if the margin is at least $-\mathrm{tol}$ and **refutes** if it is below. NaN does neither.
+bound, $R \in \{\le, \ge, =\}$, under a name that tells a reader what was measured. Its signed
+*margin* is $b - m$, $m - b$ or $-|b - m|$; it **holds** if the margin is at least $-\mathrm{tol}$
+and **refutes** if it is below. NaN does neither.
 
 Integers are compared exactly, whatever their size. Floating-point numbers are compared up to
 $\mathrm{tol} \cdot (1 + |b|)$, with $10^{-9}$ by default: double precision with room for the
@@ -19,24 +20,34 @@ from torch import Tensor
 
 __all__ = [
     "Evidence", "at_least", "at_most", "consistent", "equals", "in_mean", "rejects", "short",
-    "slope",
 ]  # fmt: skip
 
 Relation = Literal["<=", ">=", "=="]
 _NEGATED = {"<=": ">", ">=": "<", "==": "!="}
-_ALARM = 1e-6
+_WORDS = {"<=": "at most ", ">=": "at least ", "==": ""}
+ALARM = 1e-6
+"""How often a check that relies on random draws may fail although the claim is true."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The worst of `cases` comparisons `measured <relation> bound`, at the coordinates `at`."""
+    """The worst of `cases` comparisons `measured <relation> bound`, at the coordinates `at`.
 
+    `sampled` says that the tolerance is that of random draws, and not of rounding.
+    """
+
+    name: str
     relation: Relation
     measured: float
     bound: float
     tol: float = 0.0
     cases: int = 1
     at: dict[str, Any] = field(default_factory=dict)
+    sampled: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise TypeError(f"evidence begins with the name of what is compared, got {self.name!r}")
 
     @property
     def margin(self) -> float:
@@ -54,10 +65,42 @@ class Evidence:
         """Whether the comparison is false beyond the tolerance."""
         return self.margin < -self.tol  # not `not holds`: NaN neither holds nor refutes
 
+    @property
+    def excess(self) -> float:
+        """By how many tolerances the comparison fails; infinite if there is no tolerance."""
+        violation = max(-self.margin, 0)
+        return violation / self.tol if self.tol else math.inf if violation else 0.0
+
+    @property
+    def place(self) -> str:
+        """The coordinates, as in "n = 4, d = 2"."""
+        return ", ".join(f"{k} = {short(v)}" for k, v in self.at.items())
+
+    @property
+    def sentence(self) -> str:
+        """The comparison in words, for somebody who has not seen the check."""
+        where = f" at {self.place}" if self.at else ""
+        measured, bound = _apart(self.measured, self.bound)
+        demanded = f"{_WORDS[self.relation]}{bound}"
+        verb = "where the formula demands" if self.refutes else "as it must be"
+        return f"{self.name}{where}: {measured}, {verb} {demanded}"
+
     def __str__(self) -> str:
         sign = _NEGATED[self.relation] if self.refutes else self.relation
-        at = ", ".join(f"{k}={short(v)}" for k, v in self.at.items())
-        return f"{short(self.measured)} {sign} {short(self.bound)}" + (f" at {at}" if at else "")
+        measured, bound = _apart(self.measured, self.bound) if self.refutes else (
+            short(self.measured), short(self.bound)
+        )  # fmt: skip
+        where = f" at {self.place}" if self.at else ""
+        return f"{self.name}: {measured} {sign} {bound}{where}"
+
+
+def _apart(measured: Any, bound: Any) -> tuple[str, str]:
+    """Two numbers in as few digits as tell them apart."""
+    if measured != bound and short(measured) == short(bound):
+        if isinstance(measured, int) and isinstance(bound, int) and abs(bound) < 10**50:
+            return str(measured), str(bound)
+        return short(measured), f"{short(bound)} (they differ by {short(measured - bound)})"
+    return short(measured), short(bound)
 
 
 def short(value: Any) -> str:
@@ -74,108 +117,92 @@ def short(value: Any) -> str:
     return str(value)
 
 
-def at_most(measured: Any, bound: Any, *, tol: float | None = None, **at: Any) -> Evidence:
+def at_most(
+    name: str, measured: Any, bound: Any, /, *, tol: float | None = None, **at: Any
+) -> Evidence:
     """Every entry of `measured` is at most its `bound`.
 
     Example:
-        >>> print(at_most([1, 2, 5], [3, 3, 3], d=2))
-        5 > 3 at d=2
+        >>> print(at_most("mistakes", [1, 2, 5], [3, 3, 3], d=2))
+        mistakes: 5 > 3 at d = 2
     """
-    return _worst("<=", measured, bound, tol, at)
+    return _worst(name, "<=", measured, bound, tol, at)
 
 
-def at_least(measured: Any, bound: Any, *, tol: float | None = None, **at: Any) -> Evidence:
+def at_least(
+    name: str, measured: Any, bound: Any, /, *, tol: float | None = None, **at: Any
+) -> Evidence:
     """Every entry of `measured` is at least its `bound`.
 
     Example:
-        >>> at_least(torch.tensor([3.0, 4.0]), 3.0).holds
+        >>> at_least("eigenvalues", torch.tensor([3.0, 4.0]), 3.0).holds
         True
     """
-    return _worst(">=", measured, bound, tol, at)
+    return _worst(name, ">=", measured, bound, tol, at)
 
 
-def equals(measured: Any, target: Any, *, tol: float | None = None, **at: Any) -> Evidence:
+def equals(
+    name: str, measured: Any, target: Any, /, *, tol: float | None = None, **at: Any
+) -> Evidence:
     """Every entry of `measured` equals its `target`: integers exactly, floats up to `tol`.
 
     Example:
-        >>> print(equals(2**70 + 1, 2**70))
-        1.18059e+21 != 1.18059e+21
+        >>> print(equals("labellings", 2**70 + 1, 2**70))
+        labellings: 1180591620717411303425 != 1180591620717411303424
     """
-    return _worst("==", measured, target, tol, at)
+    return _worst(name, "==", measured, target, tol, at)
 
 
-def in_mean(samples: Tensor, target: float, *, sigmas: float = 5.0, **at: Any) -> Evidence:
+def in_mean(
+    name: str, samples: Tensor, target: float, /, *, sigmas: float = 5.0, **at: Any
+) -> Evidence:
     """The mean of a sample, its size fixed beforehand, lies within `sigmas` standard errors.
 
     Example:
-        >>> print(in_mean(torch.tensor([0.0, 1.0, 0.0, 1.0]), 0.5))
-        0.5 == 0.5
+        >>> print(in_mean("heads", torch.tensor([0.0, 1.0, 0.0, 1.0]), 0.5))
+        heads: 0.5 == 0.5
     """
     x = samples.detach().double().flatten()
     error = sigmas * float(x.std()) / math.sqrt(len(x)) if len(x) > 1 else math.nan
     rounding = 1e-12 * (1 + abs(target))  # of a sample whose entries are all equal
-    return Evidence("==", float(x.mean()), float(target), error + rounding, len(x), at)
+    tol = error + rounding
+    return Evidence(name, "==", float(x.mean()), float(target), tol, len(x), at, sampled=True)
 
 
-def slope(
-    x: Any, y: Any, rate: float, *, relation: Relation = "==", tol: float = 0.0, **at: Any
-) -> Evidence:
-    r"""The exponent fitted to $y \propto x^{\mathrm{rate}}$ agrees with `rate`.
-
-    Least squares of $\log y$ on $\log x$. The tolerance is the fit's standard error times the
-    quantile of Student's distribution at a false-alarm rate of $10^{-6}$, plus `tol` for a bias
-    that the caller has derived.
-
-    Example:
-        >>> print(slope([1, 2, 4, 8], [3, 12, 48, 192], 2))
-        2 == 2
-    """
-    from scipy.special import stdtrit
-
-    u, v = (np.log(np.asarray(torch.as_tensor(s).detach().double())).ravel() for s in (x, y))
-    if len(u) < 3 or len(u) != len(v):
-        raise ValueError(f"slope needs three or more pairs, got {len(u)} of x and {len(v)} of y")
-    centred = u - u.mean()
-    fitted = centred @ v / (centred @ centred)
-    residual = v - v.mean() - fitted * centred
-    error = math.sqrt(residual @ residual / (len(u) - 2) / (centred @ centred))
-    quantile = -stdtrit(len(u) - 2, _ALARM / 2)
-    slack = float(quantile * error + tol + 1e-12 * (1 + abs(rate)))
-    return Evidence(relation, float(fitted), float(rate), slack, len(u), at)
-
-
-def rejects(p_value: float, *, alpha: float = _ALARM, **at: Any) -> Evidence:
+def rejects(name: str, p_value: float, /, *, alpha: float = ALARM, **at: Any) -> Evidence:
     """A statistical test rejects its null hypothesis, with a false-alarm rate of `alpha`.
 
     Example:
-        >>> rejects(1e-9).holds, rejects(0.2).holds
+        >>> rejects("p-value of a fair coin", 1e-9).holds, rejects("the same", 0.2).holds
         (True, False)
     """
-    return Evidence("<=", float(p_value), _stated(alpha), at=at)
+    return Evidence(name, "<=", float(p_value), _stated(alpha), at=at, sampled=True)
 
 
-def consistent(p_value: float, *, alpha: float = _ALARM, **at: Any) -> Evidence:
+def consistent(name: str, p_value: float, /, *, alpha: float = ALARM, **at: Any) -> Evidence:
     """A statistical test does not reject: true claims fail here at a rate of at most `alpha`.
 
     Example:
-        >>> consistent(0.2).holds, consistent(1e-9).refutes
+        >>> consistent("p-value", 0.2).holds, consistent("p-value", 1e-9).refutes
         (True, True)
     """
-    return Evidence(">=", float(p_value), _stated(alpha), at=at)
+    return Evidence(name, ">=", float(p_value), _stated(alpha), at=at, sampled=True)
 
 
 def _stated(alpha: float) -> float:
-    if not 0 < alpha <= _ALARM:
-        raise ValueError(f"alpha must be in (0, {_ALARM:g}], got {alpha}")
+    if not 0 < alpha <= ALARM:
+        raise ValueError(f"alpha must be in (0, {ALARM:g}], got {alpha}")
     return alpha
 
 
-def _worst(relation: Relation, measured: Any, bound: Any, tol: float | None, at: dict) -> Evidence:
+def _worst(
+    name: str, relation: Relation, measured: Any, bound: Any, tol: float | None, at: dict
+) -> Evidence:
     if isinstance(measured, int) and isinstance(bound, int):  # of any size
-        return Evidence(relation, int(measured), int(bound), tol or 0.0, 1, at)
+        return Evidence(name, relation, int(measured), int(bound), tol or 0.0, 1, at)
     m, b = (v.flatten() for v in torch.broadcast_tensors(_tensor(measured), _tensor(bound)))
     if not len(m):
-        return Evidence(relation, math.nan, math.nan, 0.0, 0, at)
+        return Evidence(name, relation, math.nan, math.nan, 0.0, 0, at)
     exact = not (m.is_floating_point() or b.is_floating_point())
     if not exact:
         m, b = m.double(), b.double()
@@ -186,7 +213,7 @@ def _worst(relation: Relation, measured: Any, bound: Any, tol: float | None, at:
     # A refuting entry first, then a NaN, then the tightest of those that hold.
     order = torch.where(room.isnan(), torch.full_like(room, -1e-300), room)
     i = int(order.argmin())
-    return Evidence(relation, m[i].item(), b[i].item(), float(slack[i]), len(m), at)
+    return Evidence(name, relation, m[i].item(), b[i].item(), float(slack[i]), len(m), at)
 
 
 def _tensor(value: Any) -> Tensor:

@@ -3,11 +3,16 @@ r"""Executable claims: what the course states, and a machine check of it.
 A claim is a generator function. Its **docstring** is the statement, its **body** yields evidence,
 and its **keyword arguments** are the knobs of the experiment; their defaults are what CI runs:
 
-    @claim(by="sampling", sources=("A-042",), full={"pairs": 10**6})
+    @claim(by="sampling", sources=("A-042",), short=r"|\sigma(x) - \sigma(y)| \le |x - y|")
     def relu_is_lipschitz(slope: float = 1.0, pairs: int = 100):
-        r'''ReLU is 1-Lipschitz: $|\sigma(x) - \sigma(y)| \le |x - y|$.'''
+        r'''ReLU is 1-Lipschitz: $|\sigma(x) - \sigma(y)| \le |x - y|$.
+
+        Knobs:
+            slope: The Lipschitz constant.
+            pairs: How many pairs $x, y$ are drawn.
+        '''
         x, y = torch.randn(2, pairs)
-        yield at_most((x.relu() - y.relu()).abs(), slope * (x - y).abs())
+        yield at_most("distance of the images", (x.relu() - y.relu()).abs(), slope * (x - y).abs())
 
     relu_is_lipschitz.foil("no smaller constant will do", slope=0.9)
 
@@ -18,30 +23,31 @@ which is all it takes to list, filter, draw, test and parallelise claims.
 """
 
 import fnmatch
-import hashlib
 import importlib
 import inspect
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-import torch
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
-
 from vademecum import ROOMS
 from vademecum.claims.evidence import Evidence
+from vademecum.claims.knobs import check_knobs, explained_knobs, without_knobs
+from vademecum.claims.laboratory import laboratory
 from vademecum.claims.report import Report
-from vademecum.randomness import own_randomness
 
-__all__ = ["By", "Claim", "Foil", "claim", "select"]
+__all__ = ["By", "Claim", "Foil", "Weight", "claim", "select"]
 
 By = Literal["witness", "exhaustion", "identity", "sampling", "fit", "training"]
 """What the evidence is worth: the first two are proofs, the last three never are."""
 
+Weight = Literal["hard", "scan", "soft"]
+"""Of an erratum: false whatever the scan did; false as scanned, where a lost mark would mend it; or
+a matter of wording."""
+
 Check = Callable[..., Iterator[Evidence]]
+_SHORT = 120  # characters that a line of the printed sheet holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,13 @@ class Foil:
     where: str = ""  # the printed statement's number, such as "B-049"
     printed: str = ""
     right: str = ""
-    weight: Literal["hard", "soft"] = "hard"
+    weight: Weight = "hard"
+    refuted_by: str = ""  # the evidence that must refute it; any by default
+    close: str = ""  # why its counterexample is nearer than a thousand tolerances
+
+    def counterexample(self, evidence: Iterator[Evidence]) -> Evidence | None:
+        """The first evidence that refutes it, or None if it survives."""
+        return next((e for e in evidence if e.refutes and self.refuted_by in ("", e.name)), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -63,10 +75,11 @@ class Claim:
     id: str
     check: Check
     by: By
-    sources: tuple[str, ...]
-    covers: tuple[str, ...]
-    budget: float
-    full: dict[str, Any]
+    sources: tuple[str, ...] = ()
+    covers: tuple[str, ...] = ()
+    budget: float = 1.0
+    full: dict[str, Any] = field(default_factory=dict)
+    short: str = ""
     foils: list[Foil] = field(default_factory=list)
 
     @property
@@ -77,7 +90,7 @@ class Claim:
     @property
     def statement(self) -> str:
         """The docstring: the claim with its hypotheses, then a proof sketch or a source."""
-        return inspect.getdoc(self.check) or ""
+        return without_knobs(inspect.getdoc(self.check) or "")
 
     @property
     def title(self) -> str:
@@ -90,6 +103,11 @@ class Claim:
         return {k: p.default for k, p in inspect.signature(self.check).parameters.items()}
 
     @property
+    def explained(self) -> dict[str, str]:
+        """What the docstring says of each knob."""
+        return explained_knobs(inspect.getdoc(self.check) or "")
+
+    @property
     def errata(self) -> list[Foil]:
         """The foils that somebody printed."""
         return [foil for foil in self.foils if foil.printed]
@@ -99,9 +117,16 @@ class Claim:
         found = [*report.counterexamples, *[None] * len(self.foils)]
         return zip(self.foils, found, strict=False)
 
-    def foil(self, why: str, **knobs: Any) -> None:
-        """Add a wrong variant, which the same check must refute."""
-        self.foils.append(Foil(why, self._known(knobs)))
+    def foil(self, why: str, *, refuted_by: str = "", close: str = "", **knobs: Any) -> None:
+        """Add a wrong variant, which the same check must refute.
+
+        Args:
+            why: What is wrong with it.
+            refuted_by: The name of the evidence that must refute it; any evidence by default.
+            close: Why its counterexample is nearer than a thousand tolerances, if it is.
+            knobs: What is set wrong.
+        """
+        self.foils.append(Foil(why, self._known(knobs), refuted_by=refuted_by, close=close))
 
     def erratum(
         self,
@@ -110,18 +135,30 @@ class Claim:
         printed: str,
         right: str,
         why: str,
-        weight: Literal["hard", "soft"] = "hard",
+        weight: Weight = "hard",
+        refuted_by: str = "",
+        close: str = "",
         **knobs: Any,
     ) -> None:
         """Add a wrong variant that a sheet prints: `where`, in which form, and the right one."""
-        self.foils.append(Foil(why, self._known(knobs), where, printed, right, weight))
+        if weight not in get_args(Weight):
+            raise ValueError(f"weight must be one of {', '.join(get_args(Weight))}, got {weight!r}")
+        known = self._known(knobs)
+        self.foils.append(Foil(why, known, where, printed, right, weight, refuted_by, close))
 
     def run(self, seed: int = 0, *, full: bool = False, **knobs: Any) -> Report:
         """Collect all evidence, and a counterexample to each foil from the same random numbers.
 
+        Foils differ from the claim's own knobs, not from those set here, by what makes them wrong.
         A check that raises gives a report too, whose verdict is "broken".
+
+        Raises:
+            TypeError: If there is no such knob.
+            UsageError: If a knob cannot take the value.
         """
-        knobs = (self.full if full else {}) | self._known(knobs)
+        own = self.full if full else {}
+        set_elsewhere = [self.full, *(foil.knobs for foil in self.foils)]
+        knobs = own | check_knobs(self._known(knobs), self.check, set_elsewhere)
         key, start = f"{self.id}:{seed}", time.process_time()
         evidence: list[Evidence] = []
         counterexamples: list[Evidence | None] = []
@@ -131,8 +168,7 @@ class Claim:
                 evidence.extend(self.check(**knobs))
             for foil in self.foils:
                 with laboratory(key):
-                    wrong = self.check(**knobs | foil.knobs)
-                    counterexamples.append(next((e for e in wrong if e.refutes), None))
+                    counterexamples.append(foil.counterexample(self.check(**own | foil.knobs)))
         except Exception:
             error = traceback.format_exc()
         seconds = time.process_time() - start
@@ -147,21 +183,6 @@ class Claim:
         return knobs
 
 
-@contextmanager
-def laboratory(key: str) -> Iterator[None]:
-    """One thread, double precision, a seed made from a name: a new claim moves no old number."""
-    seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:7])
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    with own_randomness(seed), threadpool_limits(1):
-        torch.set_default_dtype(torch.float64)
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_num_threads(threads)
-
-
 LEDGER: dict[str, Claim] = {}
 """All claims registered so far, by id."""
 
@@ -173,6 +194,7 @@ def claim(
     covers: tuple[str, ...] = (),
     budget: float = 1.0,
     full: Mapping[str, Any] | None = None,
+    short: str = "",
 ) -> Callable[[Check], Claim]:
     """Register a generator function as the claim `<room>.<function>`.
 
@@ -182,16 +204,20 @@ def claim(
         covers: Ids of further statements of the course that this check settles too.
         budget: The CPU seconds that a warm run with default knobs takes at most.
         full: Knobs of a thorough run.
+        short: The statement as one line of TeX for the printed sheet, at most 120 characters;
+            empty where a line of maths would say nothing.
     """
     if by not in get_args(By):
         raise ValueError(f"by must be one of {', '.join(get_args(By))}, got {by!r}")
+    if len(short) > _SHORT or "\n" in short:
+        raise ValueError(f"short must be one line of at most {_SHORT} characters, got {short!r}")
 
     def register(check: Check) -> Claim:
         _insist_on_form(check)
         name = f"{_room(check.__module__)}.{check.__name__}"
         if name in LEDGER and LEDGER[name].check.__module__ != check.__module__:
             raise ValueError(f"two claims are called {name}")
-        LEDGER[name] = Claim(name, check, by, sources, covers, budget, {})
+        LEDGER[name] = Claim(name, check, by, sources, covers, budget, {}, short)
         LEDGER[name].full |= LEDGER[name]._known(dict(full or {}))
         return LEDGER[name]
 
@@ -199,13 +225,20 @@ def claim(
 
 
 def _insist_on_form(check: Check) -> None:
+    name, knobs = check.__qualname__, inspect.signature(check).parameters
     if not check.__doc__:
-        raise TypeError(f"{check.__qualname__} has no docstring, so it states nothing")
+        raise TypeError(f"{name} has no docstring, so it states nothing")
     if not inspect.isgeneratorfunction(inspect.unwrap(check)):
-        raise TypeError(f"{check.__qualname__} yields no evidence: a check is a generator function")
-    for name, knob in inspect.signature(check).parameters.items():
-        if knob.default is knob.empty or name in ("seed", "full"):
-            raise TypeError(f"knob {name!r} of {check.__qualname__} needs a default, or other name")
+        raise TypeError(f"{name} yields no evidence: a check is a generator function")
+    for knob, parameter in knobs.items():
+        if parameter.default is parameter.empty or knob in ("seed", "full"):
+            raise TypeError(f"knob {knob!r} of {name} needs a default, or other name")
+    explained = explained_knobs(inspect.getdoc(check) or "")
+    if explained and list(explained) != list(knobs):
+        raise TypeError(
+            f"the section Knobs: of {name} must explain {', '.join(knobs) or 'nothing'}, in this"
+            f" order, and explains {', '.join(explained) or 'nothing'}"
+        )
 
 
 def _room(module: str) -> str:

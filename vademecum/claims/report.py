@@ -10,7 +10,6 @@ import json
 import math
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,11 +18,16 @@ from typing import Any, Literal
 
 from vademecum import __version__
 from vademecum.claims.evidence import Evidence
+from vademecum.files import write_atomically
 
-__all__ = ["Report", "environment", "read_environment", "read_reports", "write_reports"]
+__all__ = [
+    "VERDICTS", "Report", "environment", "read_environment", "read_reports", "write_reports",
+]  # fmt: skip
 
-FORMAT, VERSION = "vademecum-reports", 1
+FORMAT, VERSION = "vademecum-reports", 2
 Verdict = Literal["holds", "refuted", "vacuous", "blunt", "broken", "overdue"]
+VERDICTS: tuple[Verdict, ...] = ("holds", "blunt", "vacuous", "refuted", "overdue", "broken")
+"""All verdicts, the worst last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +127,6 @@ def write_reports(
     write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def write_atomically(path: str | Path, text: str) -> None:
-    """Replace a file's content, or leave it as it was."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def read_reports(path: str | Path) -> list[Report]:
     """Read a report file back.
 
@@ -170,7 +158,10 @@ def _content(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} is not a report file: its format is not {FORMAT!r}")
     if content.get("version") != VERSION:
-        raise ValueError(f"{path} has version {content.get('version')!r}, this reads {VERSION}")
+        raise ValueError(
+            f"{path} has version {content.get('version')!r} of the format, and this library reads"
+            f" version {VERSION}, in which evidence is named: run `vade check --json` again"
+        )
     return content
 
 
@@ -189,12 +180,14 @@ def _as_json(report: Report) -> dict[str, Any]:
 
 def _evidence_as_json(e: Evidence) -> dict[str, Any]:
     return {
+        "name": e.name,
         "relation": e.relation,
         "measured": _number(e.measured),
         "bound": _number(e.bound),
         "tol": _number(e.tol),
         "cases": e.cases,
         "at": {k: _number(v) if isinstance(v, int | float) else str(v) for k, v in e.at.items()},
+        "sampled": e.sampled,
     }
 
 
@@ -216,4 +209,6 @@ def _from_json(entry: dict[str, Any]) -> Report:
 
 def _evidence_from_json(e: dict[str, Any]) -> Evidence:
     numbers = (v if isinstance(v, int) else float(v) for v in (e["measured"], e["bound"], e["tol"]))
-    return Evidence(e["relation"], *numbers, cases=e["cases"], at=e["at"])
+    return Evidence(
+        e["name"], e["relation"], *numbers, cases=e["cases"], at=e["at"], sampled=e["sampled"]
+    )
