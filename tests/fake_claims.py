@@ -13,9 +13,13 @@ def true(factor: float = 1.0, n: int = 10):
     r"""A square is not negative.
 
     $x^2 \ge 0$ for every real $x$.
+
+    Knobs:
+        factor: What the square is multiplied by.
+        n: How many numbers are drawn.
     """
     x = torch.randn(n)
-    yield at_most(-factor * x * x, 0.0, n=n)
+    yield at_most("minus the square", -factor * x * x, 0.0, n=n)
 
 
 true.foil("the sign is wrong", factor=-1.0)
@@ -24,8 +28,12 @@ true.erratum("A-001", printed=r"$x^2 \le 0$", right=r"$x^2 \ge 0$", why="as seen
 
 @claim(by="identity")
 def false(target: int = 5):
-    """Two and two is five."""
-    yield equals(2 + 2, target)
+    """Two and two is five.
+
+    Knobs:
+        target: The sum.
+    """
+    yield equals("two and two", 2 + 2, target)
 
 
 false.foil("or six", target=6)
@@ -33,8 +41,12 @@ false.foil("or six", target=6)
 
 @claim(by="identity")
 def blunt(knob: int = 0):
-    """Anything goes."""
-    yield equals(1, 1)
+    """Anything goes.
+
+    Knobs:
+        knob: What nobody looks at.
+    """
+    yield equals("one", 1, 1)
 
 
 blunt.foil("even this", knob=1)
@@ -42,33 +54,41 @@ blunt.foil("even this", knob=1)
 
 @claim(by="identity")
 def vacuous(cases: int = 0):
-    """All unicorns are pink."""
+    """All unicorns are pink.
+
+    Knobs:
+        cases: How many there are.
+    """
     for _ in range(cases):
-        yield equals(1, 1)
+        yield equals("one", 1, 1)
 
 
 @claim(by="identity")
 def not_a_number():
     """Undefined things are equal."""
-    yield equals(float("nan"), 0.0)
+    yield equals("nothing", float("nan"), 0.0)
 
 
 @claim(by="identity")
 def raises():
     """This cannot be checked."""
-    yield equals(1, 1)
+    yield equals("one", 1, 1)
     raise RuntimeError("out of chalk")
 
 
 @claim(by="identity")
 def hangs(seconds: float = 600.0):
-    """This never ends."""
+    """This never ends.
+
+    Knobs:
+        seconds: How long it sleeps.
+    """
     time.sleep(seconds)
-    yield equals(1, 1)
+    yield equals("one", 1, 1)
 
 
 @claim(by="identity")
 def crashes():
     """This takes its process down."""
     os._exit(7)
-    yield equals(1, 1)
+    yield equals("one", 1, 1)

@@ -45,9 +45,9 @@ def toy_claims() -> list:
 
         $2 + 2 = 4$.
         """
-        yield equals(2 + 2.0, total, n=3, word=word)
+        yield equals("two and two", 2 + 2.0, total, n=3, word=word)
 
-    claim = Claim("toyroom.sums", sums, "identity", ("B-001",), ("toyroom.sum",), 1.0, {})
+    claim = Claim("toyroom.sums", sums, "identity", ("B-001",), ("toyroom.sum",))
     claim.foil("five is\n    too many", total=5.0)
     claim.erratum("B-001", printed="$2 + 2 = \\pi$", right="4", why="a slip", total=3.14159265)
     claim.erratum("B-002", printed="it", right="4", why="a typo", weight="soft", total=4.00001)
@@ -73,8 +73,8 @@ def test_numbers_are_the_same_on_every_machine(tables, value: object, text: str)
 
 
 def test_a_difference_too_small_to_be_seen_is_named(tables) -> None:
-    text = tables.comparison(Evidence("==", 1.00004, 1.0, at={"n": 2}))
-    assert text == "1 ≠ 1 (they differ by 4e-05) at n = 2"
+    text = Evidence("sums", "==", 1.00004, 1.0, at={"n": 2}).in_words(tables.number)
+    assert text == "sums at n = 2: 1, where the formula demands 1 (they differ by 4e-05)"
 
 
 def test_the_page_of_claims(tables, results) -> None:
@@ -90,8 +90,9 @@ def test_the_page_of_errata(tables, results) -> None:
     page = tables.errata_page(results)
     assert "### B-001 (hard): Two and two is four\n\n- **claim**: `toyroom.sums`\n" in page
     assert "- **printed**: $2 + 2 = \\pi$\n- **right**: 4\n- **why**: a slip\n" in page
-    assert "- **counterexample**: `4 ≠ 3.142 at n = 3, word = plus`\n" in page
-    assert "`4 ≠ 4 (they differ by 1e-05) at n = 3, word = plus`" in page
+    found = "- **counterexample**: two and two at n = 3, word = plus: 4, where the formula demands "
+    assert f"{found}3.142\n" in page
+    assert f"{found}4 (they differ by -1e-05)" in page
 
 
 def test_the_table_of_rooms(tables, results, monkeypatch, tmp_path: Path) -> None:
@@ -100,12 +101,12 @@ def test_the_table_of_rooms(tables, results, monkeypatch, tmp_path: Path) -> Non
     room.__dict__["__all__"] = ["Result", *"abcdefghijkl"]
     monkeypatch.setitem(sys.modules, "vademecum.toyroom", room)
     monkeypatch.setattr(tables, "ROOT", tmp_path)
-    row = "| toyroom | 13: `k`, `a`, `b`, `c`, `d`, `e`, `f`, `g`, … | 1 of 1 | 1 + 1 | {} |"
+    row = "| toyroom | 13: `k`, `a`, `b`, `c`, `d`, `e`, `f`, `g`, … | 1 of 1 | 1 + 0 + 1 | {} |"
     assert tables.rooms_table(results).splitlines()[2] == row.format("–")
     (tmp_path / "bench" / "results").mkdir(parents=True)
     bench = '{"rows": [{"row": "add", "ratio": 12.345}, {"row": "sub", "ratio": 0.5}]}'
     (tmp_path / "bench" / "results" / "toyroom.json").write_text(bench)
-    assert tables.rooms_table(results).splitlines()[2] == row.format("12.3 (add)")
+    assert tables.rooms_table(results).splitlines()[2] == row.format("0.5 to 12.3 (add)")
 
 
 def test_a_claim_that_broke_counts_as_such(tables, toy_claims) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from vademecum.atlas.network import dossier, parse_shape, split_name
 from vademecum.atlas.server import looking
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 
 SOURCE = """
     import torch

@@ -9,7 +9,7 @@ from vademecum.atlas.controls import controls, knobs_from
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import recall, remember
 from vademecum.claims.memory import remembered_at
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 
 
 @pytest.fixture

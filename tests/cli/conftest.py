@@ -16,33 +16,47 @@ from vademecum.claims import ledger
 
 CLAIMS = r'''
 import time
+from typing import Literal
 import torch
 from vademecum.claims import at_most, claim, equals
 
 @claim(by="identity", sources=("B-001",), covers=("toyroom.sums",), budget=0.5, full={"n": 9})
 def addition(total: int = 4, n: int = 2, scale: float = 1.0, sizes: tuple[int, ...] = (1, 2),
-             word: str = "plus", rule=max):
+             word: Literal["plus", "minus"] = "plus", rule=max):
     r"""Two and two is four.
 
     For every $n$ [0], $2 + 2 = 4$.
+
+    Knobs:
+        total: The sum.
+        n: A number that does nothing.
+        scale: The largest random number.
+        sizes: Sizes that nobody reads.
+        word: The word for
+            addition.
+        rule: A function.
     """
-    yield equals(2 + 2, total, n=n)
-    yield at_most(torch.rand(3), scale, n=n)
+    yield equals("two and two", 2 + 2, total, n=n)
+    yield at_most("random numbers", torch.rand(3), scale, n=n)
 
 addition.foil("five is one too many", total=5)
 addition.erratum("B-001", printed="$2 + 2 = 3$", right="$2 + 2 = 4$", why="a slip", total=3)
-addition.erratum("B-002", printed="$U < 0$", right="$U < 1$", why="a typo", weight="soft", scale=0)
+addition.erratum("B-002", printed="$U < 0$", right="$U < 1$", why="typo", weight="soft", scale=0.0)
 
 @claim(by="witness")
 def false():
     """One is two."""
     for i in range(12):
-        yield equals(1, 2, i=i)
+        yield equals("one", 1, 2, i=i)
 
 @claim(by="witness")
 def blunt(ignored: int = 0):
-    """One is one."""
-    yield equals(1, 1)
+    """One is one.
+
+    Knobs:
+        ignored: What nobody looks at.
+    """
+    yield equals("one", 1, 1)
 
 blunt.foil("which nobody can tell", ignored=1)
 blunt.erratum("B-003", printed="one", right="1", why="no error at all", ignored=1)
@@ -50,7 +64,7 @@ blunt.erratum("B-003", printed="one", right="1", why="no error at all", ignored=
 @claim(by="witness")
 def broken():
     """This check raises."""
-    yield equals(1, 1)
+    yield equals("one", 1, 1)
     raise RuntimeError("as it should")
 
 @claim(by="sampling")
@@ -60,9 +74,13 @@ def vacuous():
 
 @claim(by="fit", budget=9.0)
 def slow(nap: float = 0.1):
-    """This check takes its time."""
+    """This check takes its time.
+
+    Knobs:
+        nap: How long it sleeps.
+    """
     time.sleep(nap)
-    yield equals(1, 1)
+    yield equals("one", 1, 1)
 '''
 DRIVER = """
 import sys

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vademecum.claims import read_reports
+from vademecum.claims import VERDICTS, read_reports
 from vademecum.cli import main
-from vademecum.cli.check import VERDICTS
 
 
 def test_check_reports_every_verdict(toy, tmp_path: Path, capsys) -> None:
@@ -24,10 +23,10 @@ def test_check_reports_every_verdict(toy, tmp_path: Path, capsys) -> None:
     assert sum(bool(re.match(r"toyroom\.\w+\[[01]\] \w+: \d+ cases", s)) for s in lines[:10]) == 10
     assert lines[10].split("\t") == ["room", "claims", *VERDICTS, "cases", "CPU s"]
     # cases: addition 1 + 3, false 12, blunt 1, broken 1, each twice
-    counts = ["toyroom", "5", "2", "2", "2", "2", "2", "0", str(2 * (4 + 12 + 1 + 1))]
+    counts = ["toyroom", "5", "2", "2", "2", "2", "0", "2", str(2 * (4 + 12 + 1 + 1))]
     assert lines[11].split("\t")[:-1] == counts
     for text in (
-        "  evidence: 1 != 2 at i=0",
+        "  evidence: one: 1 != 2 at i = 0",
         "  and 2 more",
         "  a foil survived: which nobody can tell",
         "  it yielded no evidence",

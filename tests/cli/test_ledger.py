@@ -24,7 +24,7 @@ def test_claims_as_json(toy, capsys) -> None:
     assert main(["claims", "--by", "identity", "--json"]) == 0
     (claim,) = json.loads(capsys.readouterr().out)
     assert claim["statement"] == toy.addition.statement
-    assert claim["knobs"]["sizes"] == "(1, 2)"
+    assert claim["knobs"]["sizes"] == {"default": "(1, 2)", "about": "Sizes that nobody reads."}
     assert claim["foils"] == ["five is one too many"]
     assert [erratum["where"] for erratum in claim["errata"]] == ["B-001", "B-002"]
 
@@ -43,10 +43,15 @@ def test_show(toy, capsys) -> None:
     assert main(["show", "addition", "--seed", "3", "n=7", "sizes=[5]"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("toyroom.addition: Two and two is four.\nFor every $n$ [0], $2 + 2 = 4$.")
-    assert "knobs:   total=4, n=7, scale=1.0, sizes=(5,), word='plus', rule=max\n" in out
+    assert "  knob:    n=7: A number that does nothing.\n  knob:    scale=1.0: The largest" in out
+    assert "  knob:    sizes=(5,): Sizes that nobody reads.\n" in out
+    assert (
+        "  knob:    word='plus': The word for addition.\n  knob:    rule=max: A function.\n" in out
+    )
     assert "verdict: holds (seed 3, 4 cases" in out
-    assert "4\t==\t4\t0\t1\tn=7\tyes\n" in out
-    assert "foil: five is one too many\n  knobs:   total=5\n  found:   4 != 5 at n=7\n" in out
+    assert "two and two\t4\t==\t4\t0\t1\tn = 7\tyes\n" in out
+    foil = "foil: five is one too many\n  knobs:   total=5\n  found:   two and two at n = 2: 4"
+    assert foil in out  # of the claim's own knobs, not of n=7
     assert "erratum: B-001 (hard)\n  printed: $2 + 2 = 3$\n  right:   $2 + 2 = 4$\n" in out
 
 
@@ -54,8 +59,8 @@ def test_show(toy, capsys) -> None:
     ("argv", "code", "text"),
     [
         (["addition", "--full"], 0, "n=9"),
-        (["addition", "word=minus", "scale=2"], 0, "scale=2, sizes=(1, 2), word='minus'"),
-        (["addition", "total=5"], 1, "4\t==\t5\t0\t1\tn=2\tno\n"),
+        (["addition", "word=minus", "scale=2"], 0, "word='minus': The word"),
+        (["addition", "total=5"], 1, "two and two\t4\t==\t5\t0\t1\tn = 2\tno\n"),
         (["blunt"], 1, "found:   no counterexample"),
         (["broken"], 1, "RuntimeError: as it should"),
         (["vacuous"], 1, "verdict: vacuous"),
@@ -79,8 +84,8 @@ def test_errata(toy, capsys) -> None:
     assert main(["errata", "addition"]) == 0
     out = capsys.readouterr().out
     assert "erratum: B-001 (hard) toyroom.addition\n  printed: $2 + 2 = 3$\n" in out
-    assert "  found:   4 != 3 at n=2\n" in out
-    assert out.endswith("2 errata, 2 refuted\n")
+    assert "  found:   two and two at n = 2: 4, where the formula demands 3\n" in out
+    assert out.endswith("2 errata (1 hard, 1 soft), 2 refuted\n")
 
 
 def test_errata_as_json(toy, capsys) -> None:
@@ -88,12 +93,15 @@ def test_errata_as_json(toy, capsys) -> None:
     (erratum,) = json.loads(capsys.readouterr().out)
     assert erratum["where"] == "B-002"
     assert erratum["claim"] == "toyroom.addition"
-    assert re.fullmatch(r"0[.]\d+ > 0 at n=2", erratum["counterexample"])
+    assert re.fullmatch(
+        r"random numbers at n = 2: 0[.]\d+, where the formula demands at most 0",
+        erratum["counterexample"],
+    )
 
 
 def test_an_erratum_that_is_none_is_found_out(toy, capsys) -> None:
     assert main(["errata", "blunt"]) == 1
-    assert "1 errata, 0 refuted" in capsys.readouterr().out
+    assert "1 errata (1 hard), 0 refuted" in capsys.readouterr().out
 
 
 def test_the_course(capsys) -> None:

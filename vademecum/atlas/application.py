@@ -22,7 +22,7 @@ from vademecum.atlas.pictures import as_image, svg
 from vademecum.atlas.sources import our_modules
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, Report
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 from vademecum.figures import draw
 
 __all__ = ["STATIC", "application"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from vademecum.claims import Claim
-from vademecum.cli.choice import parse_knobs
+from vademecum.claims.knobs import parse_knob
 
 __all__ = ["Control", "controls", "knobs_from"]
 
@@ -21,6 +21,7 @@ class Control(NamedTuple):
     kind: str  # "number", "text", "checkbox", "select" or "fixed"
     value: str
     options: tuple[tuple[str, str], ...] = ()
+    about: str = ""
 
 
 def controls(claim: Claim) -> list[Control]:
@@ -31,7 +32,11 @@ def controls(claim: Claim) -> list[Control]:
         >>> [c.name for c in controls(select("connectionism.novikov_bound")[0])][:1]
         ['power']
     """
-    return [_control(claim, name, default) for name, default in claim.knobs.items()]
+    about = claim.explained
+    return [
+        _control(claim, name, default)._replace(about=about.get(name, ""))
+        for name, default in claim.knobs.items()
+    ]
 
 
 def _control(claim: Claim, name: str, default: Any) -> Control:
@@ -68,5 +73,5 @@ def knobs_from(claim: Claim, form: Mapping[str, str]) -> dict[str, Any]:
         elif callable(default):
             knobs[control.name] = claim.foils[int(value)].knobs[control.name]
         else:
-            knobs |= parse_knobs(claim, [f"{control.name}={value}"])
+            knobs[control.name] = parse_knob(control.name, value, default)
     return knobs

@@ -24,9 +24,9 @@ from vademecum.atlas.sources import parts_of, place_of, room_exports
 from vademecum.atlas.stills import Still, draw_still, split_image, stills_of
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Report, Workers, select
-from vademecum.files import write_atomically
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 from vademecum.figures import draw
+from vademecum.files import write_atomically
 
 __all__ = ["export_site"]
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 from vademecum.testing import check_part, parts
 from vademecum.testing.laws import BrokenLaw
 from vademecum.testing.parts import PART_LAWS

@@ -20,7 +20,7 @@ from vademecum.atlas.process import (
 )
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Workers, select
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 
 __all__ = ["looking", "serve"]
 

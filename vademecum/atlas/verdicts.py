@@ -12,12 +12,10 @@ from contextlib import closing
 from typing import Any
 
 from vademecum.atlas.controls import knobs_from
-from vademecum.claims import Claim, Report, Workers, recall, remember, run
+from vademecum.claims import VERDICTS, Claim, Report, Workers, recall, remember, run
 from vademecum.claims.ledger import LEDGER
 
 __all__ = ["Verdicts"]
-
-_ORDER = ("broken", "overdue", "refuted", "vacuous", "blunt", "holds")
 
 
 class Verdicts:
@@ -49,7 +47,7 @@ class Verdicts:
     def verdict(self, claim: str) -> str:
         """The worst verdict over the seeds of a claim's latest run, or "not run"."""
         found = {report.verdict for report in self.of(claim)}
-        return next((verdict for verdict in _ORDER if verdict in found), "not run")
+        return next((v for v in reversed(VERDICTS) if v in found), "not run")
 
     def missing(self) -> list[str]:
         """The claims that never ran."""

@@ -11,6 +11,7 @@ rounding of some $10^6$ operations.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -76,31 +77,30 @@ class Evidence:
         """The coordinates, as in "n = 4, d = 2"."""
         return ", ".join(f"{k} = {short(v)}" for k, v in self.at.items())
 
-    @property
-    def sentence(self) -> str:
-        """The comparison in words, for somebody who has not seen the check."""
-        where = f" at {self.place}" if self.at else ""
-        measured, bound = _apart(self.measured, self.bound)
-        demanded = f"{_WORDS[self.relation]}{bound}"
+    def in_words(self, number: Callable[[Any], str] | None = None) -> str:
+        """The comparison for somebody who has not seen the check.
+
+        Args:
+            number: How to write a number; `short` by default.
+        """
+        write = number or short
+        where = ", ".join(f"{k} = {write(v)}" for k, v in self.at.items())
+        measured, bound = self._numbers(write)
         verb = "where the formula demands" if self.refutes else "as it must be"
-        return f"{self.name}{where}: {measured}, {verb} {demanded}"
+        at = f" at {where}" if where else ""
+        return f"{self.name}{at}: {measured}, {verb} {_WORDS[self.relation]}{bound}"
+
+    def _numbers(self, write: Callable[[Any], str]) -> tuple[str, str]:
+        measured, bound = write(self.measured), write(self.bound)
+        if self.refutes and measured == bound:
+            bound += f" (they differ by {write(self.measured - self.bound)})"
+        return measured, bound
 
     def __str__(self) -> str:
         sign = _NEGATED[self.relation] if self.refutes else self.relation
-        measured, bound = _apart(self.measured, self.bound) if self.refutes else (
-            short(self.measured), short(self.bound)
-        )  # fmt: skip
-        where = f" at {self.place}" if self.at else ""
-        return f"{self.name}: {measured} {sign} {bound}{where}"
-
-
-def _apart(measured: Any, bound: Any) -> tuple[str, str]:
-    """Two numbers in as few digits as tell them apart."""
-    if measured != bound and short(measured) == short(bound):
-        if isinstance(measured, int) and isinstance(bound, int) and abs(bound) < 10**50:
-            return str(measured), str(bound)
-        return short(measured), f"{short(bound)} (they differ by {short(measured - bound)})"
-    return short(measured), short(bound)
+        measured, bound = self._numbers(short)
+        at = f" at {self.place}" if self.at else ""
+        return f"{self.name}: {measured} {sign} {bound}{at}"
 
 
 def short(value: Any) -> str:
@@ -148,7 +148,7 @@ def equals(
 
     Example:
         >>> print(equals("labellings", 2**70 + 1, 2**70))
-        labellings: 1180591620717411303425 != 1180591620717411303424
+        labellings: 1.18059e+21 != 1.18059e+21 (they differ by 1)
     """
     return _worst(name, "==", measured, target, tol, at)
 

@@ -12,6 +12,8 @@ import math
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from numbers import Real
 from typing import Any, Literal, Union, get_args, get_origin
 
 from vademecum.errors import UsageError
@@ -77,13 +79,13 @@ def _literals(annotation: Any) -> list[Any]:
 def _complaint(value: Any, known: list[Any]) -> str:
     """What the value should be instead, or nothing."""
     default = known[0]
-    numbers = [k for k in known if isinstance(k, int | float) and not isinstance(k, bool)]
+    numbers = [k for k in known if isinstance(k, Real) and not isinstance(k, bool)]
     if isinstance(default, bool):
         return "" if isinstance(value, bool) else "True or False"
     if isinstance(default, str):
         words = dict.fromkeys(k for k in known if isinstance(k, str))
         return f"one of {', '.join(map(repr, words))}"
-    if isinstance(default, int | float):
+    if isinstance(default, Real):
         return _number_complaint(value, numbers)
     if isinstance(default, tuple) and default:
         if not isinstance(value, tuple) or not value:
@@ -105,7 +107,7 @@ def _member_complaint(value: Any, members: list[Any]) -> str:
 
 
 def _number_complaint(value: Any, known: list[Any]) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return "a number"
     if all(isinstance(k, int) for k in known) and not isinstance(value, int):
         return "an integer"
@@ -134,8 +136,9 @@ def parse_knob(name: str, text: str, default: Any) -> Any:
         raise UsageError(f"knob {name} is a function: set it from Python, claim.run({name}=...)")
     wrong = UsageError(f"knob {name} must be like {default!r}, got {text[:80]!r}")
     try:
-        value = ast.literal_eval(text) if len(text) <= 1000 else None
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        read = Fraction if isinstance(default, Fraction) else ast.literal_eval
+        value = read(text) if len(text) <= 1000 else None
+    except (ValueError, SyntaxError, ArithmeticError, MemoryError, RecursionError):
         raise wrong from None
     if isinstance(default, tuple) and not isinstance(value, tuple):
         value = tuple(value) if isinstance(value, list) else (value,)

@@ -23,7 +23,7 @@ from vademecum.cli.atlas import atlas
 from vademecum.cli.check import check
 from vademecum.cli.ledger import claims, errata, show
 from vademecum.cli.machine import data, doctor
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 
 __all__ = ["main"]
 

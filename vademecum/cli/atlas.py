@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 
 __all__ = ["atlas"]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from vademecum.cli.choice import Kind, choose, parse_seeds
 from vademecum.cli.interrupt import Interrupts
-from vademecum.cli.screen import UsageError, heading, table, terminal
+from vademecum.cli.screen import heading, table, terminal
+from vademecum.errors import UsageError
 
 if TYPE_CHECKING:
     from vademecum.claims import Claim, Report
 
 __all__ = ["check"]
 
-VERDICTS = ("holds", "refuted", "vacuous", "blunt", "broken", "overdue")
 _SHOWN = 10  # pieces of evidence of one report
 
 
@@ -100,6 +100,8 @@ def _progress(total: int) -> "Iterator[Callable[[Report], None]]":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
+    from vademecum.claims import VERDICTS
+
     tally: Counter[str] = Counter()
     words = TextColumn("{task.description}", markup=False)
     with Progress(BarColumn(), MofNCompleteColumn(), words, TimeElapsedColumn()) as bar:
@@ -120,6 +122,8 @@ def _line(report: "Report") -> str:
 
 
 def _summarise(reports: "list[Report]", claims: "dict[str, Claim]") -> None:
+    from vademecum.claims import VERDICTS
+
     columns = ("room", "claims", *VERDICTS, "cases", "CPU s")
     rooms = dict.fromkeys(claim.room for claim in claims.values())
     rows = []
@@ -145,8 +149,8 @@ def _reasons(report: "Report", claim: "Claim") -> str:
         lines.append(f"and {len(wrong) - _SHOWN} more")
     lines += [
         f"a foil survived: {foil.why}"
-        for foil, found in zip(claim.foils, report.counterexamples, strict=False)
-        if found is None
+        for foil, found in claim.refutations(report)
+        if found is None and not report.error
     ]
     if not report.evidence and not report.error:
         lines.append("it yielded no evidence")

@@ -1,12 +1,11 @@
 """From what was typed to claims and seeds, with a suggestion where that fails."""
 
-import ast
 import difflib
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from vademecum import ROOMS
-from vademecum.cli.screen import UsageError
+from vademecum.errors import UsageError
 
 if TYPE_CHECKING:
     from vademecum.claims import Claim
@@ -86,30 +85,13 @@ def _nearest(name: str) -> str:
 
 def parse_knobs(claim: "Claim", words: list[str]) -> dict[str, Any]:
     """The knobs in words such as `power=1` or `sizes=((3,2),)`, as the types of their defaults."""
+    from vademecum.claims.knobs import parse_knob
+
     knobs = {}
     for word in words:
         name, _, text = word.partition("=")
         if name not in claim.knobs:
-            raise UsageError(
-                f"{claim.id} has no knob {name!r}; its knobs: {', '.join(claim.knobs)}"
-            )
-        knobs[name] = _parse_knob(name, text, claim.knobs[name])
+            known = ", ".join(claim.knobs) or "none"
+            raise UsageError(f"{claim.id} has no knob {name!r}; its knobs: {known}")
+        knobs[name] = parse_knob(name, text, claim.knobs[name])
     return knobs
-
-
-def _parse_knob(name: str, text: str, default: Any) -> Any:
-    if isinstance(default, str):
-        return text
-    if callable(default):
-        raise UsageError(f"knob {name} is a function: set it from Python, claim.run({name}=...)")
-    wrong = UsageError(f"knob {name} must be like {default!r}, got {text!r}")
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        raise wrong from None
-    if isinstance(default, tuple) and not isinstance(value, tuple):
-        value = tuple(value) if isinstance(value, list) else (value,)
-    expected = int | float if isinstance(default, float) else type(default)
-    if default is not None and not isinstance(value, expected):
-        raise wrong
-    return value

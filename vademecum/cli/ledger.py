@@ -1,10 +1,12 @@
 """`vade claims`, `vade show` and `vade errata`: what the course states, and where it errs."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vademecum.cli.choice import Kind, choose, find, parse_knobs
-from vademecum.cli.screen import UsageError, as_json, field, heading, table
+from vademecum.cli.screen import as_json, field, heading, table
+from vademecum.errors import UsageError
 
 if TYPE_CHECKING:
     from vademecum.claims import Claim, Evidence, Foil
@@ -39,7 +41,11 @@ def _as_data(claim: "Claim") -> dict[str, Any]:
         "sources": claim.sources,
         "covers": claim.covers,
         "budget": claim.budget,
-        "knobs": {name: repr(default) for name, default in claim.knobs.items()},
+        "short": claim.short,
+        "knobs": {
+            name: {"default": repr(default), "about": claim.explained.get(name, "")}
+            for name, default in claim.knobs.items()
+        },
         "foils": [foil.why for foil in claim.foils if not foil.printed],
         "errata": [_erratum_as_data(foil) for foil in claim.errata],
     }
@@ -59,7 +65,7 @@ def show(
 ) -> int:
     """Show one claim: its statement, the evidence, and what refutes its foils and errata.
 
-    The knobs of the experiment can be set: vade show novikov_bound power=1
+    The knobs of the experiment can be set, vade show novikov_bound power=1, and are explained.
 
     Args:
         id: The claim's id, or its name without the room.
@@ -77,8 +83,8 @@ def show(
     print(claim.statement.partition("\n")[2].strip("\n"), end="\n\n")
     field("by", claim.by)
     field("sources", ", ".join(claim.sources) or "none")
-    defaults = claim.knobs | (claim.full if full else {}) | knobs
-    field("knobs", ", ".join(f"{k}={_plain(v)}" for k, v in defaults.items()) or "none")
+    for name, value in (claim.knobs | (claim.full if full else {}) | knobs).items():
+        field("knob", f"{name}={_plain(value)}: {claim.explained.get(name, '')}".rstrip(": "))
     field(
         "verdict", f"{report.verdict} (seed {seed}, {report.cases} cases, {report.seconds:.2f} s)"
     )
@@ -114,15 +120,16 @@ def _plain(value: Any) -> str:
 def _print_evidence(evidence: "list[Evidence]") -> None:
     from vademecum.claims.evidence import short
 
-    columns = ("measured", "relation", "bound", "tolerance", "cases", "at", "holds")
+    columns = ("what", "measured", "relation", "bound", "tolerance", "cases", "at", "holds")
     rows = [
         (
+            e.name,
             short(e.measured),
             e.relation,
             short(e.bound),
             f"{e.tol:.2g}",
             e.cases,
-            ", ".join(f"{k}={v}" for k, v in e.at.items()),
+            e.place,
             "yes" if e.holds else "no" if e.refutes else "undecided",
         )
         for e in evidence
@@ -137,7 +144,7 @@ def _print_foil(foil: "Foil", counterexample: "Evidence | None") -> None:
         return
     heading(f"foil: {foil.why}")
     field("knobs", ", ".join(f"{k}={_plain(v)}" for k, v in foil.knobs.items()))
-    field("found", str(counterexample or "no counterexample"))
+    field("found", counterexample.in_words() if counterexample else "no counterexample")
 
 
 def _print_erratum(foil: "Foil", counterexample: "Evidence | None", claim: str = "") -> None:
@@ -145,11 +152,11 @@ def _print_erratum(foil: "Foil", counterexample: "Evidence | None", claim: str =
     field("printed", foil.printed)
     field("right", foil.right)
     field("why", foil.why)
-    field("found", str(counterexample or "no counterexample"))
+    field("found", counterexample.in_words() if counterexample else "no counterexample")
 
 
 def errata(
-    pattern: str = "*", *, weight: Literal["hard", "soft"] | None = None, json: bool = False
+    pattern: str = "*", *, weight: Literal["hard", "scan", "soft"] | None = None, json: bool = False
 ) -> int:
     """List the errors of the sheets, each with the counterexample that a run finds now.
 
@@ -157,7 +164,8 @@ def errata(
 
     Args:
         pattern: A room, or a shell pattern of claims such as 'connectionism.hopfield*'.
-        weight: Only errors that make a statement false (hard), or only slips of the pen (soft).
+        weight: Only errors that make a statement false whatever the scan did (hard), as scanned
+            (scan), or only matters of wording (soft).
         json: Print JSON.
     """
     content, survived = [], 0
@@ -168,12 +176,14 @@ def errata(
             if not foil.printed or weight not in (None, foil.weight):
                 continue
             survived += counterexample is None
-            text = str(counterexample) if counterexample else None
+            text = counterexample.in_words() if counterexample else None
             content.append(_erratum_as_data(foil) | {"claim": claim.id, "counterexample": text})
             if not json:
                 _print_erratum(foil, counterexample, claim.id)
     if json:
         as_json(content)
     else:
-        print(f"{len(content)} errata, {len(content) - survived} refuted")
+        counts = Counter(entry["weight"] for entry in content)
+        by_weight = ", ".join(f"{counts[w]} {w}" for w in ("hard", "scan", "soft") if counts[w])
+        print(f"{len(content)} errata ({by_weight}), {len(content) - survived} refuted")
     return 1 if survived else 0

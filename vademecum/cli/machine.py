@@ -4,7 +4,8 @@ import difflib
 import sys
 from typing import Any
 
-from vademecum.cli.screen import UsageError, as_json, table
+from vademecum.cli.screen import as_json, table
+from vademecum.errors import UsageError
 
 __all__ = ["data", "doctor"]
 

@@ -5,11 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["UsageError", "as_json", "field", "heading", "terminal", "table"]
-
-
-class UsageError(Exception):
-    """What the user asked for cannot be done; the message says what can."""
+__all__ = ["as_json", "field", "heading", "terminal", "table"]
 
 
 def terminal() -> bool:
