@@ -1,10 +1,11 @@
 # The dev loop, from nothing but Python 3.11 (or newer) and make.
 PYTHON ?= python3
 ROOM ?=
+REPORTS ?=
 ARGS ?=
 BIN = .venv/bin
 
-.PHONY: atlas check test lint tables docs pictures bench clean
+.PHONY: atlas check test test-slow lint tables stale docs pictures bench clean
 
 atlas: .venv/core  ## the product's first command: the course in the browser
 	@$(BIN)/vade atlas $(ARGS)
@@ -12,17 +13,22 @@ atlas: .venv/core  ## the product's first command: the course in the browser
 check: .venv/core  ## run every claim of the course
 	@$(BIN)/vade check $(ARGS)
 
-test: .venv/dev  ## every test, doctest and claim
-	$(BIN)/python -m pytest -n auto --dist loadgroup -q $(ARGS)
+test: .venv/dev  ## every test, doctest and claim that is not slow
+	$(BIN)/python -m pytest -n auto --dist loadgroup -q -m "not slow" $(ARGS)
 
-lint: .venv/dev  ## formatting, lint, types, generated tables: what CI and pre-commit run
+test-slow: .venv/dev  ## the slow ones: browsers, servers under load, clusters
+	$(BIN)/python -m pytest -n auto --dist loadgroup -q -m slow tests $(ARGS)
+
+lint: .venv/dev  ## formatting, lint, types: what CI and pre-commit run
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
-	$(BIN)/python docs/tables.py --check
 
 tables: .venv/dev  ## regenerate the README's room table and the pages on claims, errata and speed
 	$(BIN)/python docs/tables.py
+
+stale: .venv/dev  ## whether those are as `make tables` would write them (REPORTS=FILE: of that run)
+	$(BIN)/python docs/tables.py --check $(if $(REPORTS),--reports $(REPORTS))
 
 docs: .venv/dev  ## the documentation, in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html

@@ -2,9 +2,11 @@
 
     python docs/tables.py            # write them
     python docs/tables.py --check    # exit with 1 and name those that are stale
+    python docs/tables.py --reports claims.json    # of `vade check --json claims.json`
 
-All claims run once, with seed 0. Numbers are given to four significant digits and nothing depends
-on the clock, so that the files are the same from run to run and from machine to machine.
+All claims run once, with seed 0, unless the reports of such a run are given. Numbers are given to
+four significant digits and nothing depends on the clock, so that the files are the same from run to
+run and from machine to machine.
 """
 
 import argparse
@@ -17,7 +19,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from vademecum import ROOMS
-from vademecum.claims import Claim, Evidence, Foil, Report, run, select
+from vademecum.claims import Claim, Evidence, Foil, Report, read_reports, run, select
 from vademecum.files import write_atomically
 
 __all__ = ["main"]
@@ -44,9 +46,10 @@ class Result(NamedTuple):
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
-    check = parser.parse_args(argv).check
-    stale = []
-    for name, text in generate().items():
+    parser.add_argument("--reports", help="take what `vade check --json` found instead of running")
+    given = parser.parse_args(argv)
+    check, stale = given.check, []
+    for name, text in generate(given.reports).items():
         path = ROOT / name
         if (path.read_text(encoding="utf-8") if path.exists() else None) != text:
             stale.append(name)
@@ -57,10 +60,11 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if stale and check else 0
 
 
-def generate() -> dict[str, str]:
+def generate(kept: str | None = None) -> dict[str, str]:
     """The text of each generated file, by its path."""
     claims = {claim.id: claim for claim in select()}
-    reports = {report.id: report for report in run(claims.values(), limit=600.0)}
+    found = read_reports(kept) if kept else run(claims.values(), limit=600.0)
+    reports = {report.id: report for report in found if report.seed == 0}
     results = [Result(claims[name], reports[name]) for name in sorted(claims)]
     by_room = {room: [r for r in results if r.claim.room == room] for room in ROOMS}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 import vademecum
 from vademecum.atlas.typeset import mathml
-from vademecum.claims import Evidence, Report
+from vademecum.claims import Evidence, Report, select, write_reports
 
 DOCS = Path(__file__).parent.parent / "docs"
 pytest.importorskip("sphinx")
@@ -126,7 +126,7 @@ def test_stale_files_are_named_then_written_once(
         "README.md": tables.insert(readme, "new\n"),
         "docs/claims.md": tables.claims_page(results),
     }
-    monkeypatch.setattr(tables, "generate", lambda: texts)
+    monkeypatch.setattr(tables, "generate", lambda kept: texts)
     assert tables.main(["--check"]) == 1
     assert capsys.readouterr().out == "stale: README.md, docs/claims.md\n"
     assert (tmp_path / "README.md").read_text() == readme
@@ -136,6 +136,19 @@ def test_stale_files_are_named_then_written_once(
     capsys.readouterr()
     assert tables.main(["--check"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_reports_of_an_earlier_run_serve(tables, monkeypatch, tmp_path: Path) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        pytest.fail("claims ran again")
+
+    claims = select("tooling.*")[:3]
+    reports = [claim.run(seed) for claim in claims for seed in (0, 1)]
+    write_reports(tmp_path / "kept.json", reports, started=0.0)
+    for name, value in (("run", forbidden), ("select", lambda: claims), ("ROOMS", ("tooling",))):
+        monkeypatch.setattr(tables, name, value)
+    page = tables.generate(str(tmp_path / "kept.json"))["docs/claims.md"]
+    assert "3 of 3 hold" in page
 
 
 def test_a_readme_without_marks_is_refused(tables) -> None:

@@ -98,7 +98,8 @@ def test_what_is_typed_is_read_as_the_default_is(text, default, value):
     ("text", "default"),
     [
         ("many", 1), ("1.5", 1), ("True", 1), ("1", True), ("import os", 1), ("1 +", 1.0),
-        ("-" * 20000 + "1", 1), ("(" * 300 + ")" * 300, (1,)), ("9" * 5000, 1), ("1/0", Fraction(1)),
+        ("-" * 20000 + "1", 1), ("(" * 300 + ")" * 300, (1,)), ("9" * 5000, 1),
+        ("1/0", Fraction(1)),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused(text, default):

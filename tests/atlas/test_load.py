@@ -16,7 +16,7 @@ from tests.atlas.conftest import Served, serve
 from vademecum.atlas.application import SESSION_SECONDS
 
 VISITORS = 20
-SECONDS = float(os.environ.get("VADEMECUM_LOAD_SECONDS", "20"))
+SECONDS = float(os.environ.get("VADEMECUM_LOAD_SECONDS", "5"))
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
@@ -117,7 +117,7 @@ def test_ctrl_c_does_not_wait_for_those_who_look_at_a_picture(tmp_path):
             if staying.done():
                 staying.result()  # which raises: nobody leaves before the signal
         atlas.process.send_signal(signal.SIGINT)
-        code = await asyncio.to_thread(atlas.process.wait, 30)
+        code = await asyncio.to_thread(atlas.process.wait, 120)
         staying.cancel()
         await asyncio.gather(staying, return_exceptions=True)
         return code
@@ -130,4 +130,4 @@ def test_ctrl_c_does_not_wait_for_those_who_have_just_left(tmp_path):
     for atlas in serve():
         assert asyncio.run(Visit(atlas, 0).stay(0)) > 0
         atlas.process.send_signal(signal.SIGINT)
-        assert atlas.process.wait(30) == 0, last_words(atlas)
+        assert atlas.process.wait(120) == 0, last_words(atlas)

@@ -23,7 +23,7 @@ from vademecum.atlas.sources import our_modules
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, Report
 from vademecum.errors import UsageError
-from vademecum.figures import draw
+from vademecum.figures import draw, has_curves
 
 __all__ = ["STATIC", "application"]
 
@@ -163,5 +163,5 @@ class _Site:
     def _try(self, claim: Claim, seed: int, knobs: dict[str, str]) -> str:
         report = self.verdicts.trial(claim, seed, knobs)
         words = f"Measured against bound: {report.tightest}" if report.tightest else ""
-        picture = as_image(lambda: draw(report), words) if report.evidence else ""
+        picture = as_image(lambda: draw(report), words) if has_curves(report) else ""
         return self.pages.outcome(claim, report, picture)

@@ -25,7 +25,7 @@ from vademecum.atlas.stills import Still, draw_still, split_image, stills_of
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Report, Workers, select
 from vademecum.errors import UsageError
-from vademecum.figures import draw
+from vademecum.figures import draw, has_curves
 from vademecum.files import write_atomically
 
 __all__ = ["export_site"]
@@ -95,7 +95,7 @@ def _files(known: Verdicts, dossier: Dossier | None, crew: Workers) -> Iterator[
     top, below = (Pages(known, Links(root, ".html")) for root in ("", "../"))
     for claim in known.claims.values():
         reports = known.of(claim.id)
-        if reports and reports[0].evidence:
+        if reports and has_curves(reports[0]):
             yield f"figures/{claim.id}.svg", crew.submit(_figure, reports[0]).result
     yield "index.html", top.home
     yield "errata.html", top.errata

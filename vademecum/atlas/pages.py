@@ -22,6 +22,7 @@ from vademecum.atlas.typeset import typeset
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, Report
 from vademecum.claims.evidence import short
+from vademecum.figures import has_curves
 
 __all__ = ["Pages"]
 
@@ -136,6 +137,7 @@ class Pages:
             "reports": reports,
             "figure": f"figures/{claim.id}.svg",
             "alt": _alternative(report),
+            "curves": has_curves(report),
             "refutations": list(claim.refutations(report)),
             "place": place_of(claim.check),
             "parts": parts_of(claim),
