@@ -2,12 +2,18 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
+import pytest
 import torch
 
+import vademecum.connectionism
+from tests.test_structure import has_example, long_functions
 from vademecum.claims.ledger import LEDGER
+from vademecum.testing import check_claim
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,16 +31,51 @@ def test_the_readme_shows_what_happens():
     assert failed == 0
 
 
-def test_the_examples_of_contributing_work():
+def _module(name: str, source: str) -> ModuleType:
+    module = ModuleType(name)
+    exec(compile(source, name, "exec"), module.__dict__)
+    return module
+
+
+def test_the_examples_of_contributing_work(monkeypatch):
     leaf, claim = _blocks("CONTRIBUTING.md")
-    names: dict[str, Any] = {"__name__": "contributing.claims.example"}
-    exec(f"{leaf}\nimport torch\nfrom vademecum.claims import at_most, claim\n{claim}", names)
+    made = _module("vademecum.connectionism.mistake_loss", leaf)
+    monkeypatch.setattr(vademecum.connectionism, "mistake_loss", made.mistake_loss, raising=False)
+    (example,) = doctest.DocTestFinder().find(
+        made.mistake_loss, globs={"torch": torch, **vars(made)}
+    )
+    assert doctest.DocTestRunner().run(example).failed == 0
     try:
-        assert names["perceptron_loss"](torch.tensor([2.0]), torch.tensor([-1.0])) == 2.0
-        assert names["perceptron_loss_is_convex"].run()
+        stated = _module("vademecum.connectionism.claims.mistake_loss", claim)
+        check_claim(stated.mistake_loss_is_convex, range(5))
+        assert stated.mistake_loss_is_convex.id in leaf
     finally:
-        LEDGER.pop("contributing.perceptron_loss_is_convex")
+        LEDGER.pop("connectionism.mistake_loss_is_convex")
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_the_examples_of_contributing_keep_the_rules(block, tmp_path):
+    source = _blocks("CONTRIBUTING.md")[block]
+    (tmp_path / "example.py").write_text(source)
+    for command in (["check"], ["format", "--check"]):
+        settings = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+        run = [sys.executable, "-m", "ruff", *command, *settings, str(tmp_path / "example.py")]
+        done = subprocess.run(run, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+    assert not long_functions(source)
+    if block == 0:
+        assert has_example(_module("example", source).mistake_loss)
+
+
+def test_contributing_names_places_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = re.findall(r"^\| (`[^|]*`) \|", text.partition("## Every place")[2], re.MULTILINE)
+    names = {"ROOM": "connectionism", "IDEA": "cover", "CHAPTER": "cover"}
+    for place in re.findall(r"`([^`]*)`", " ".join(places)):
+        if not place.startswith("make"):
+            path = re.sub("|".join(names), lambda found: names[found[0]], place)
+            assert (ROOT / path).exists(), path
 
 
 def test_contributing_is_short():
-    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 60
+    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 120
