@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bench.harness import Row
-from vademecum.foundations.eigsh import Eigenpairs, eigsh
+from vademecum.foundations.extreme_eigenvalues import Eigenpairs, eigsh
 from vademecum.foundations.operators import LinearOperator
 from vademecum.foundations.stochastic_trace import trace
 

@@ -9,7 +9,7 @@ import pooch
 import pytest
 
 from vademecum.data import DataNotFoundError, sources
-from vademecum.data.download import is_intact
+from vademecum.data._download import is_intact
 from vademecum.data.sources import File, Source
 
 BODY = bytes(range(256)) * 1000

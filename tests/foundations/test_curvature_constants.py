@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from vademecum.foundations._tangents import Tangents
 from vademecum.foundations.curvature_constants import (
     lipschitz_constant,
     smoothness_constant,
@@ -15,7 +16,6 @@ from vademecum.foundations.curvature_constants import (
 )
 from vademecum.foundations.regions import Ball, Box
 from vademecum.foundations.steepest import gradient_of
-from vademecum.foundations.tangents import Tangents
 
 
 def cube(low: float, high: float, d: int = 1, dtype=torch.float64) -> Box:

@@ -8,8 +8,8 @@ import pytest
 import sympy
 import torch
 
-from vademecum.foundations.definiteness import definiteness
 from vademecum.foundations.minors import characteristic, leading_minors, principal_minors
+from vademecum.foundations.quadratic_forms import definiteness
 
 SPECTRA = {
     "positive definite": [3.0, 2.0, 2.0, 0.5],

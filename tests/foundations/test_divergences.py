@@ -13,14 +13,14 @@ from torch.distributions import Categorical
 from torch.distributions import kl_divergence as torch_kl
 
 from tests.foundations.test_entropy import random_laws
+from vademecum.foundations._relative_entropy import relative_entropy
 from vademecum.foundations.divergences import (
     js_distance,
     js_divergence,
     kl_divergence,
     total_variation,
 )
-from vademecum.foundations.entropy import entropy
-from vademecum.foundations.relative_entropy import relative_entropy
+from vademecum.foundations.entropies import entropy
 
 FORWARD_MODE = pytest.mark.filterwarnings(  # torch's own rules of it are scripted
     "ignore:`torch.jit.script` is deprecated:DeprecationWarning"

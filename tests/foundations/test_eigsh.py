@@ -8,8 +8,8 @@ import scipy.sparse
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from vademecum.foundations.eigsh import eigsh
-from vademecum.foundations.lanczos import KrylovBasis
+from vademecum.foundations._lanczos import KrylovBasis
+from vademecum.foundations.extreme_eigenvalues import eigsh
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]

@@ -6,8 +6,8 @@ import pytest
 import scipy.stats
 import torch
 
-from vademecum.foundations.entropy import cross_entropy, entropy
-from vademecum.foundations.finite_laws import laws, nats
+from vademecum.foundations._finite_laws import laws, nats
+from vademecum.foundations.entropies import cross_entropy, entropy
 from vademecum.foundations.huffman import huffman_code
 
 DTYPES = [torch.float32, torch.float64]

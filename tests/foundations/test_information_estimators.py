@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from vademecum.foundations.entropy import entropy
+from vademecum.foundations.entropies import entropy
+from vademecum.foundations.information import mutual_information
 from vademecum.foundations.information_estimators import (
     Correction,
     entropy_from_counts,
     mutual_information_from_counts,
 )
-from vademecum.foundations.mutual_information import mutual_information
 
 CORRECTIONS: list[Correction] = ["none", "miller_madow", "jackknife"]
 

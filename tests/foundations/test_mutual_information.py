@@ -9,8 +9,8 @@ import torch
 from tests.foundations.test_entropy import random_laws
 from vademecum.foundations.change_of_measure import donsker_varadhan_bound
 from vademecum.foundations.divergences import kl_divergence
-from vademecum.foundations.entropy import entropy
-from vademecum.foundations.mutual_information import mutual_information
+from vademecum.foundations.entropies import entropy
+from vademecum.foundations.information import mutual_information
 from vademecum.foundations.score_function import score_function_gradient
 
 

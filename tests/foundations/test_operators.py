@@ -9,8 +9,8 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
+from vademecum.foundations._probes import insist_on_symmetry, random_block, square_operator
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
-from vademecum.foundations.probes import insist_on_symmetry, random_block, square_operator
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 

@@ -7,7 +7,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from vademecum.foundations.operators import LinearOperator
-from vademecum.foundations.power_iteration import power_iteration
+from vademecum.foundations.power_method import power_iteration
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128])

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from vademecum.foundations._probes import random_block
+from vademecum.foundations.lanczos_quadrature import log_det, spectral_density
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
-from vademecum.foundations.probes import random_block
-from vademecum.foundations.spectral_density import log_det, spectral_density
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from vademecum.foundations._probes import random_block
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
-from vademecum.foundations.probes import random_block
 from vademecum.foundations.stochastic_trace import diagonal, trace
 
 METHODS = ["xtrace", "hutch++", "hutchinson"]

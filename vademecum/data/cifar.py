@@ -18,7 +18,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from vademecum.arguments import choice, whole
-from vademecum.data.packed import unpacked
+from vademecum.data._packed import unpacked
 
 __all__ = ["CIFAR10_CLASSES", "Cifar10", "read_cifar10"]
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Num
 from torch import Tensor
 
-from vademecum.data.packed import unpacked
+from vademecum.data._packed import unpacked
 
 __all__ = ["read_idx"]
 

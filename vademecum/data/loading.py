@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from vademecum.arguments import choice
+from vademecum.data._karate import karate_club
+from vademecum.data._stdlib import stdlib_folder, stdlib_text
 from vademecum.data.cifar import CIFAR10_CLASSES, read_cifar10
 from vademecum.data.idx import read_idx
-from vademecum.data.karate import karate_club
 from vademecum.data.kinds import Graph, Images, Text
 from vademecum.data.sources import CIFAR10, FASHION_MNIST, MNIST, DataNotFoundError, Source
-from vademecum.data.stdlib import stdlib_folder, stdlib_text
 
 __all__ = ["DATASETS", "Entry", "describe", "load"]
 
@@ -215,7 +215,7 @@ def describe() -> list[Entry]:
         _published(CIFAR10, "small photographs", "50,000 + 10,000 images of 3 x 32 x 32",
                    "Krizhevsky, 2009"),
         Entry("karate", "graph", "friendships in a karate club", "34 nodes, 78 edges",
-              "built in (Zachary, 1977)", Path(__file__).with_name("karate.py"), ""),
+              "built in (Zachary, 1977)", Path(__file__).with_name("_karate.py"), ""),
         Entry("stdlib_text", "text", "the sources of Python's standard library",
               "about 8.5 million characters", "this Python", library,
               "" if library else "install Python's standard library as source files"),

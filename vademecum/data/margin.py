@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.data.drawing import place
+from vademecum.data._drawing import place
 
 __all__ = ["Separable", "separable"]
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.data.drawing import place
+from vademecum.data._drawing import place
 
 __all__ = ["Mixture", "gaussians"]
 

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.data.drawing import place
+from vademecum.data._drawing import place
 
 __all__ = ["Points", "moons", "spirals", "xor"]
 

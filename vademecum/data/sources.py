@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from vademecum.data.download import DownloadError, cache_folder, fetch, is_intact
+from vademecum.data._download import DownloadError, cache_folder, fetch, is_intact
 
 __all__ = ["CIFAR10", "FASHION_MNIST", "MNIST", "DataNotFoundError", "File", "Source"]
 

@@ -21,15 +21,14 @@ from vademecum.foundations.curvature_constants import (
     smoothness_constant,
     strong_convexity_constant,
 )
-from vademecum.foundations.definiteness import Definiteness, definiteness
 from vademecum.foundations.divergences import (
     js_distance,
     js_divergence,
     kl_divergence,
     total_variation,
 )
-from vademecum.foundations.eigsh import Eigenpairs, eigsh
-from vademecum.foundations.entropy import cross_entropy, entropy
+from vademecum.foundations.entropies import cross_entropy, entropy
+from vademecum.foundations.extreme_eigenvalues import Eigenpairs, eigsh
 from vademecum.foundations.gaussians import (
     Gaussian,
     gaussian_condition,
@@ -38,6 +37,7 @@ from vademecum.foundations.gaussians import (
     gaussian_mle,
 )
 from vademecum.foundations.huffman import HuffmanCode, huffman_code
+from vademecum.foundations.information import mutual_information
 from vademecum.foundations.information_estimators import (
     InformationEstimate,
     entropy_from_counts,
@@ -49,16 +49,16 @@ from vademecum.foundations.joint_tables import (
     is_independent,
     marginal,
 )
+from vademecum.foundations.lanczos_quadrature import SpectralDensity, log_det, spectral_density
 from vademecum.foundations.minors import leading_minors, principal_minors
-from vademecum.foundations.mutual_information import mutual_information
 from vademecum.foundations.norms import DualNorm, dual_norm
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
-from vademecum.foundations.power_iteration import PowerIteration, power_iteration
+from vademecum.foundations.power_method import PowerIteration, power_iteration
 from vademecum.foundations.projections import project
 from vademecum.foundations.pushforward import Pushforward, pushforward_density
+from vademecum.foundations.quadratic_forms import Definiteness, definiteness
 from vademecum.foundations.regions import Ball, Box, Region
 from vademecum.foundations.score_function import score_function_gradient
-from vademecum.foundations.spectral_density import SpectralDensity, log_det, spectral_density
 from vademecum.foundations.steepest import DifferenceQuotient
 from vademecum.foundations.stochastic_trace import ProbeEstimate, diagonal, trace
 

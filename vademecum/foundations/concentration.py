@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.foundations.probes import lengths
+from vademecum.foundations._probes import lengths
 
 __all__ = [
     "chebyshev_bound", "chebyshev_sample_size", "hoeffding_bound", "hoeffding_sample_size",

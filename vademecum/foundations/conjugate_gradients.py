@@ -28,8 +28,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
+from vademecum.foundations._probes import lengths, square_operator, symmetric_pair
 from vademecum.foundations.operators import LinearOperator
-from vademecum.foundations.probes import lengths, square_operator, symmetric_pair
 
 __all__ = ["ConjugateGradients", "cg"]
 

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.foundations.ascent import Heights, ascend, fresh
+from vademecum.foundations._ascent import Heights, ascend, fresh
 from vademecum.foundations.curvature_constants import strong_convexity_constant
 from vademecum.foundations.regions import Region
 from vademecum.foundations.steepest import (

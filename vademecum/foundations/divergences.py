@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vademecum.foundations.finite_laws import laws, nats
-from vademecum.foundations.relative_entropy import relative_entropy
+from vademecum.foundations._finite_laws import laws, nats
+from vademecum.foundations._relative_entropy import relative_entropy
 
 __all__ = ["js_distance", "js_divergence", "kl_divergence", "total_variation"]
 

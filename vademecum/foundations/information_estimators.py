@@ -27,9 +27,9 @@ from jaxtyping import Float, Real
 from torch import Tensor
 
 from vademecum.arguments import choice
-from vademecum.foundations.entropy import entropy
-from vademecum.foundations.finite_laws import nats
-from vademecum.foundations.mutual_information import mutual_information
+from vademecum.foundations._finite_laws import nats
+from vademecum.foundations.entropies import entropy
+from vademecum.foundations.information import mutual_information
 
 __all__ = ["InformationEstimate", "entropy_from_counts", "mutual_information_from_counts"]
 

@@ -11,7 +11,7 @@ Jacobian, the second to minus the least eigenvalue of its symmetric part.
 *Halving.* Of the two halves of a segment one has a quotient at least as large as the whole, so that
 bisection runs into the steepest place of the segment, kinks and jumps included. *Climbing.* The
 limit is climbed by projected gradient ascent, with $u$ and $v$ from the Jacobian or from a small
-Krylov space (`vademecum.foundations.tangents`).
+Krylov space.
 
 A pair counts if its quotient beats the best derivative by more than rounding can: $g$ is taken to
 be computed to $d + 8$ units of roundoff of its largest value.
@@ -24,9 +24,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, whole
-from vademecum.foundations.ascent import ascend, fresh
+from vademecum.foundations._ascent import ascend, fresh
+from vademecum.foundations._tangents import Map, Tangents, derivative
 from vademecum.foundations.regions import Region
-from vademecum.foundations.tangents import Map, Tangents, derivative
 
 __all__ = [
     "DifferenceQuotient", "differentiable", "gradient_of", "points_of", "refuse_mixing", "rounding",

@@ -33,8 +33,8 @@ from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from vademecum.arguments import choice, whole
+from vademecum.foundations._probes import random_block, square_operator
 from vademecum.foundations.operators import LinearOperator
-from vademecum.foundations.probes import random_block, square_operator
 
 __all__ = ["ProbeEstimate", "diagonal", "mean_and_error", "trace"]
 

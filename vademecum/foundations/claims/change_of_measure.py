@@ -14,8 +14,8 @@ from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.foundations.change_of_measure import donsker_varadhan_bound
 from vademecum.foundations.claims.information import random_laws
 from vademecum.foundations.divergences import kl_divergence as kl
-from vademecum.foundations.entropy import cross_entropy as cross
-from vademecum.foundations.entropy import entropy as shannon
+from vademecum.foundations.entropies import cross_entropy as cross
+from vademecum.foundations.entropies import entropy as shannon
 from vademecum.foundations.information_estimators import entropy_from_counts
 from vademecum.foundations.score_function import score_function_gradient
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals, rational_rank
-from vademecum.foundations.definiteness import definiteness
 from vademecum.foundations.minors import leading_minors, principal_minors
+from vademecum.foundations.quadratic_forms import definiteness
 
 Test = Callable[[Tensor], Tensor]
 

@@ -12,8 +12,8 @@ from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.foundations.claims.information import quadrature, random_laws
 from vademecum.foundations.divergences import kl_divergence as kl
 from vademecum.foundations.divergences import total_variation
-from vademecum.foundations.entropy import cross_entropy as cross
-from vademecum.foundations.entropy import entropy as shannon
+from vademecum.foundations.entropies import cross_entropy as cross
+from vademecum.foundations.entropies import entropy as shannon
 
 Divergence = Callable[[Tensor, Tensor], Tensor]
 BIASED, FAIR, MIRRORED = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]], dtype=torch.float64)

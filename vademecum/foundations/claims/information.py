@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.foundations.divergences import kl_divergence as kl
-from vademecum.foundations.entropy import cross_entropy as cross
-from vademecum.foundations.entropy import entropy as shannon
+from vademecum.foundations.entropies import cross_entropy as cross
+from vademecum.foundations.entropies import entropy as shannon
 from vademecum.foundations.huffman import huffman_code
 
 

@@ -14,7 +14,7 @@ from vademecum.foundations.claims.information import random_laws
 from vademecum.foundations.divergences import js_distance, total_variation
 from vademecum.foundations.divergences import js_divergence as js
 from vademecum.foundations.divergences import kl_divergence as kl
-from vademecum.foundations.entropy import entropy as shannon
+from vademecum.foundations.entropies import entropy as shannon
 
 
 @claim(by="identity", sources=("B-516", "D-136", "D-137", "D-138", "D-139"), budget=0.5)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals, in_mean
 from vademecum.foundations.conjugate_gradients import cg
-from vademecum.foundations.eigsh import eigsh
-from vademecum.foundations.spectral_density import spectral_density
+from vademecum.foundations.extreme_eigenvalues import eigsh
+from vademecum.foundations.lanczos_quadrature import spectral_density
 from vademecum.foundations.stochastic_trace import trace
 
 

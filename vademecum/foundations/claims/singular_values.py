@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.foundations.power_iteration import power_iteration as iterate
+from vademecum.foundations.power_method import power_iteration as iterate
 
 
 def orthogonal(n: int) -> Tensor:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from vademecum.claims import claim, equals
 from vademecum.foundations.claims.definiteness import all_symmetric, sign_of_eigenvalues
-from vademecum.foundations.definiteness import definiteness
 from vademecum.foundations.minors import leading_minors, principal_minors
+from vademecum.foundations.quadratic_forms import definiteness
 
 Test = Callable[[Tensor], Tensor]
 

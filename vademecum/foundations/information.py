@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, probabilities
-from vademecum.foundations.finite_laws import nats
-from vademecum.foundations.relative_entropy import relative_entropy
+from vademecum.foundations._finite_laws import nats
+from vademecum.foundations._relative_entropy import relative_entropy
 
 __all__ = ["mutual_information"]
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vademecum.foundations.ascent import Heights
-from vademecum.foundations.lanczos import side_by_side
+from vademecum.foundations._ascent import Heights
+from vademecum.foundations._lanczos import side_by_side
 
 __all__ = ["Map", "Tangents", "derivative"]
 

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import probabilities
-from vademecum.foundations.finite_laws import laws, nats
+from vademecum.foundations._finite_laws import laws, nats
 
 __all__ = ["cross_entropy", "entropy"]
 

@@ -23,8 +23,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import choice, floats, number, whole
+from vademecum.foundations._probes import lengths, random_block, square_operator
 from vademecum.foundations.operators import aslinearoperator
-from vademecum.foundations.probes import lengths, random_block, square_operator
 
 __all__ = ["PowerIteration", "power_iteration"]
 

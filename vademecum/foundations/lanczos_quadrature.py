@@ -25,8 +25,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.foundations.lanczos import side_by_side
-from vademecum.foundations.probes import insist_on_symmetry, random_block, square_operator
+from vademecum.foundations._lanczos import side_by_side
+from vademecum.foundations._probes import insist_on_symmetry, random_block, square_operator
 from vademecum.foundations.stochastic_trace import ProbeEstimate, mean_and_error
 
 __all__ = ["SpectralDensity", "log_det", "spectral_density"]

@@ -1,8 +1,8 @@
 r"""Extreme eigenvalues of symmetric operators, with their multiplicity.
 
-The Ritz pairs $(\theta_i, x_i)$ of a Krylov space (`vademecum.foundations.lanczos`) are eigenpairs
-up to their residual norms: within $\|A x_i - \theta_i x_i\|$ of $\theta_i$ there is an eigenvalue
-of $A$. The extreme ones converge first. A basis that is full shrinks to its best Ritz vectors.
+The Ritz pairs $(\theta_i, x_i)$ of a Krylov space are eigenpairs up to their residual norms: within
+$\|A x_i - \theta_i x_i\|$ of $\theta_i$ there is an eigenvalue of $A$. The extreme ones converge
+first. A basis that is full shrinks to its best Ritz vectors (thick restart).
 
 A Krylov space holds one eigenvector for each eigenvalue; the others are orthogonal to all of it.
 Further copies are therefore searched for from a second random unit vector $w$ in its complement,
@@ -27,9 +27,9 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
-from vademecum.foundations.lanczos import KrylovBasis
+from vademecum.foundations._lanczos import KrylovBasis
+from vademecum.foundations._probes import insist_on_symmetry, square_operator
 from vademecum.foundations.operators import LinearOperator
-from vademecum.foundations.probes import insist_on_symmetry, square_operator
 
 __all__ = ["Eigenpairs", "eigsh"]
 
