@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vademecum.arguments import floats, number, probabilities, square, symmetric
+from vademecum.arguments import broadcasting, floats, number, probabilities, square, symmetric
 
 nan = float("nan")
 
@@ -96,3 +98,15 @@ def test_numbers_on_their_limits():
     assert number("a", 1, low=1, high=1) == 1
     assert number("a", float("inf"), above=0, infinite=True) == float("inf")
     assert number("a", np.float32(0.5), above=0) == 0.5
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=3), max_size=3))
+def test_broadcasting_is_what_torch_broadcasts(shapes):
+    named = {f"x{i}": shape for i, shape in enumerate(shapes)}
+    try:
+        torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        with pytest.raises(ValueError, match=r"^shapes must broadcast, got x0: "):
+            broadcasting("shapes", named)
+    else:
+        broadcasting("shapes", named)

@@ -23,8 +23,8 @@ COURSE = (
     *("generalization", "kernels", "bayes", "generative", "robustness", "tooling"),
 )
 TOP = (
-    *("claims", "figures", "testing", "data", "arguments", "estimators", "randomness"),
-    *("large_arrays", ""),
+    *("claims", "figures", "testing", "data", "arguments", "estimators", "randomness", "results"),
+    *("large_arrays", "progress", ""),
 )
 APPLICATIONS = ("cli", "doctor", "train", "examine", "atlas", "__main__")
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -5,6 +5,7 @@ Every check returns its argument, so that a function can open with
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "bits", "choice", "floats", "number", "probabilities", "signs", "square", "symmetric", "whole",
+    "bits", "broadcasting", "choice", "floats", "number", "probabilities", "signs", "square",
+    "symmetric", "whole",
 ]  # fmt: skip
 
 
@@ -134,6 +136,23 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return value
+
+
+def broadcasting(what: str, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Shapes that broadcast: from the right, all sizes of an axis are equal or 1.
+
+    Raises:
+        ValueError: If they do not; it calls the shapes by their names.
+
+    Example:
+        >>> broadcasting("shapes", {"x": (2, 3), "y": (4,)})
+        Traceback (most recent call last):
+        ValueError: shapes must broadcast, got x: (2, 3), y: (4,)
+    """
+    for axis in range(1, 1 + max(map(len, shapes.values()), default=0)):
+        if len({shape[-axis] for shape in shapes.values() if len(shape) >= axis} - {1}) > 1:
+            given = ", ".join(f"{name}: {tuple(shape)}" for name, shape in shapes.items())
+            raise ValueError(f"{what} must broadcast, got {given}")
 
 
 def _tensor(

@@ -1,4 +1,8 @@
-"""Borrowing the global random generators of torch, NumPy and Python, and giving them back.
+"""Where random numbers come from: a generator that is given, or the global ones, borrowed.
+
+A function with `generator=None` draws from torch's global generator, wherever its tensors are. A
+generator that is given draws on its own device, from where the numbers are moved, so that a seed
+means the same on every device.
 
 Layers and samplers draw from global generators, so whoever wants reproducible numbers must seed
 these, and must leave no trace: what ran before and after sees its own random numbers.
@@ -10,8 +14,32 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from torch import Tensor
 
-__all__ = ["own_randomness", "reseed"]
+__all__ = ["normal", "own_randomness", "reseed", "uniform"]
+
+
+def normal(*shape: int, like: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Standard normal numbers, with the dtype and on the device of another tensor.
+
+    Example:
+        >>> numbers = normal(2, like=torch.zeros(1), generator=torch.Generator().manual_seed(0))
+        >>> numbers.equal(torch.randn(2, generator=torch.Generator().manual_seed(0)))
+        True
+    """
+    device = like.device if generator is None else generator.device
+    return torch.randn(shape, generator=generator, device=device, dtype=like.dtype).to(like.device)
+
+
+def uniform(*shape: int, like: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Numbers uniform in [0, 1), with the dtype and on the device of another tensor.
+
+    Example:
+        >>> bool((uniform(100, like=torch.zeros(1)) < 1).all())
+        True
+    """
+    device = like.device if generator is None else generator.device
+    return torch.rand(shape, generator=generator, device=device, dtype=like.dtype).to(like.device)
 
 
 @contextmanager

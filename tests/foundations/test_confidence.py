@@ -117,7 +117,7 @@ ERRORS = [
     ((ONE.double(), 2), {}, "successes must hold integers, got torch.float64"),
     ((ONE > 1, 2), {}, "successes must hold integers, got torch.bool"),
     ((ONE[:0], 2), {}, "successes must not be empty"),
-    ((ONE, torch.tensor([2, 2, 2])), {}, r"must broadcast, got shapes \(2,\) and \(3,\)"),
+    ((ONE, torch.tensor([2, 2, 2])), {}, r"must broadcast, got successes: \(2,\), trials: \(3,\)"),
     ((1, 2), {"confidence": 1.0}, "confidence must be < 1, got 1.0"),
     ((1, 2), {"confidence": 0.0}, "confidence must be > 0, got 0.0"),
     ((1, 2), {"confidence": math.nan}, "confidence must be .*, got nan"),

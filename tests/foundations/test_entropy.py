@@ -131,7 +131,7 @@ ERRORS = [
         "q must be torch.float32 on cpu like p, got torch.float64",
     ),
     (cross_entropy, (P, torch.ones(1)), {}, r"q must have 2 outcomes like p, got shape \(1,\)"),
-    (cross_entropy, (P.expand(3, 2), P.expand(2, 2)), {}, r"batch shapes must broadcast, got p of"),
+    (cross_entropy, (P.expand(3, 2), P.expand(2, 2)), {}, r"batch shapes must broadcast, got p: "),
     (cross_entropy, (P.expand(2, 2), P), {"dim": 0}, "p must sum|dim must be negative"),
     (laws, (0,), {"p": P, "q": P[:, None]}, "dim must be negative where laws differ"),
     (cross_entropy, (P, P / 2), {}, "q must sum to one"),

@@ -16,7 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Heights", "ascend", "fresh"]
+from vademecum.randomness import normal
+
+__all__ = ["Heights", "ascend"]
 
 
 class Heights(NamedTuple):
@@ -35,15 +37,15 @@ def ascend(
     *,
     step: float,
     steps: int,
-    generator: torch.Generator,
+    generator: torch.Generator | None,
 ) -> tuple[Tensor, Heights]:
     """Climb from every row of z; the points that were reached and what the score tells of them."""
     here = score(z)
     s = torch.full_like(z[:, :1], step)
     for _ in range(steps):
-        u = torch.randn(z.shape, generator=generator, device=generator.device, dtype=z.dtype)
+        u = normal(*z.shape, like=z, generator=generator)
         slope = here.gradient.nan_to_num(posinf=0.0, neginf=0.0)
-        u = torch.where((slope != 0).any(1, keepdim=True), slope, u.to(z.device))
+        u = torch.where((slope != 0).any(1, keepdim=True), slope, u)
         there = project(z + s * torch.nn.functional.normalize(u, dim=1))
         found = score(there)
         up = found.value > here.value
@@ -64,8 +66,3 @@ def _stride(moved: Tensor, turned: Tensor, gradient: Tensor) -> Tensor:
     square, bend = (moved * moved).sum(1, keepdim=True), (moved * turned).sum(1, keepdim=True)
     stride = square / bend.abs() * torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     return stride.nan_to_num(nan=torch.inf)
-
-
-def fresh(generator: torch.Generator | None) -> torch.Generator:
-    """The generator given, or one with seed 0: a search repeats, and moves no random numbers."""
-    return torch.Generator().manual_seed(0) if generator is None else generator

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from vademecum.arguments import number, probabilities
+from vademecum.arguments import broadcasting, number, probabilities
 
 __all__ = ["laws", "nats"]
 
@@ -41,11 +41,8 @@ def laws(dim: int, **tensors: Tensor) -> tuple[Tensor, ...]:
             raise ValueError(
                 f"{name} must have {p.shape[dim]} outcomes like {first}, got shape {tuple(q.shape)}"
             )
-    try:
-        return torch.broadcast_tensors(p, *(q for _, q in others))
-    except RuntimeError:
-        shapes = ", ".join(f"{name} of shape {tuple(t.shape)}" for name, t in tensors.items())
-        raise ValueError(f"batch shapes must broadcast, got {shapes}") from None
+    broadcasting("batch shapes", {name: t.shape for name, t in tensors.items()})
+    return torch.broadcast_tensors(p, *(q for _, q in others))
 
 
 def nats(base: float) -> float:

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vademecum.arguments import floats, number, whole
+from vademecum.arguments import broadcasting, floats, number, whole
 from vademecum.foundations._probes import lengths
 
 __all__ = [
@@ -236,11 +236,7 @@ def _tensors(**values: Real) -> list[Tensor]:
 
 
 def _broadcast(**tensors: Tensor) -> None:
-    try:
-        torch.broadcast_shapes(*(x.shape for x in tensors.values()))
-    except RuntimeError:
-        shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in tensors.items())
-        raise ValueError(f"shapes must broadcast, got {shapes}") from None
+    broadcasting("shapes", {name: x.shape for name, x in tensors.items()})
 
 
 def _insist(name: str, x: Tensor, good: Tensor, rule: str) -> Tensor:

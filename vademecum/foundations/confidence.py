@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from vademecum.arguments import choice, number, whole
+from vademecum.arguments import broadcasting, choice, number, whole
 
 __all__ = ["ConfidenceInterval", "clopper_pearson", "clopper_pearson_sample_size"]
 
@@ -171,13 +171,8 @@ def _counts(successes: Count, trials: Count) -> tuple[np.ndarray, np.ndarray]:
         if x.numel() == 0:
             raise ValueError(f"{name} must not be empty, got shape {tuple(x.shape)}")
         found.append(x.cpu().double().numpy())
-    try:
-        k, n = np.broadcast_arrays(*found)
-    except ValueError:
-        shapes = [np.shape(x) for x in found]
-        raise ValueError(
-            f"successes and trials must broadcast, got shapes {shapes[0]} and {shapes[1]}"
-        ) from None
+    broadcasting("shapes", {"successes": found[0].shape, "trials": found[1].shape})
+    k, n = np.broadcast_arrays(*found)
     if (n < 1).any():
         raise ValueError(f"trials must be >= 1, got {n.min():.0f}")
     if (n > _MOST).any():

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.foundations._ascent import Heights, ascend, fresh
+from vademecum.foundations._ascent import Heights, ascend
 from vademecum.foundations.curvature_constants import strong_convexity_constant
 from vademecum.foundations.regions import Region
 from vademecum.foundations.steepest import (
@@ -35,6 +35,7 @@ from vademecum.foundations.steepest import (
     rounding,
     rows_of,
 )
+from vademecum.randomness import uniform
 
 __all__ = ["ConvexityViolation", "convexity_violation"]
 
@@ -84,7 +85,7 @@ def convexity_violation(
         steps: The number of steps of the refinement.
         tol: The gap that counts as rounding; by default an estimate from the values of f. Give it
             if f loses more digits than a sum of d terms of the size of f does.
-        generator: The source of random numbers; without one the search has a fixed seed.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
         The largest gap with its chord. `found` says whether it exceeds rounding.
@@ -103,7 +104,6 @@ def convexity_violation(
     """
     whole("starts", starts, low=1)
     whole("steps", steps, low=0)
-    generator = fresh(generator)
     x, y = points_of(region, 2 * whole("chords", chords, low=1), generator).chunk(2)
     size = float(torch.linalg.vector_norm(x - y, dim=1).max())
     noise = 2 * _noise(f, x, y)
@@ -162,9 +162,9 @@ def _project(region: Region, z: Tensor, size: float) -> Tensor:
     return _pack(region.project(x), region.project(y), lam.clamp(0, 1), size)
 
 
-def _random_chords(x: Tensor, y: Tensor, size: float, generator: torch.Generator) -> Tensor:
+def _random_chords(x: Tensor, y: Tensor, size: float, generator: torch.Generator | None) -> Tensor:
     """Chords from x towards y with random weights, half of them shortened up to a thousandfold."""
-    u = torch.rand(len(x), 2, generator=generator, device=generator.device, dtype=x.dtype).to(x)
+    u = uniform(len(x), 2, like=x, generator=generator)
     share = torch.where(u[:, :1] < 0.5, 1.0, 0.5 ** (20 * u[:, :1] - 10))
     return _pack(x, torch.lerp(x, y, share), u[:, 1], size)
 

@@ -48,7 +48,7 @@ def lipschitz_constant(
         pairs: The number of random pairs, each of which is halved twenty times.
         starts: The number of places from which $\|Df(x)\|$ is climbed.
         steps: The number of steps of each climb.
-        generator: The source of random numbers; without one the search has a fixed seed.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
         The steepest difference quotient that was found, with its witness.
@@ -84,7 +84,7 @@ def smoothness_constant(
         pairs: The number of random pairs, each of which is halved twenty times.
         starts: The number of places from which $\|\nabla^2 f(x)\|$ is climbed.
         steps: The number of steps of each climb.
-        generator: The source of random numbers; without one the search has a fixed seed.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
         The largest $\|\nabla f(x) - \nabla f(y)\| / \|x - y\|$ that was found, with its witness.
@@ -121,7 +121,7 @@ def strong_convexity_constant(
         pairs: The number of random pairs, each of which is halved twenty times.
         starts: The number of places from which $-\lambda_{\min}(\nabla^2 f(x))$ is climbed.
         steps: The number of steps of each climb.
-        generator: The source of random numbers; without one the search has a fixed seed.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
         The least $\langle \nabla f(x) - \nabla f(y), x - y \rangle / \|x - y\|^2$ that was found,

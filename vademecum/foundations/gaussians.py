@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vademecum.arguments import floats, symmetric
+from vademecum.arguments import broadcasting, floats, symmetric
 
 __all__ = ["Gaussian", "gaussian_condition", "gaussian_kl", "gaussian_marginal", "gaussian_mle"]
 
@@ -210,12 +210,7 @@ def _fit(vectors: dict[str, Tensor], matrices: dict[str, Tensor]) -> None:
                 f" got {x.dtype} on {x.device}"
             )
     batches = {n: x.shape[:-1] for n, x in vectors.items()}
-    batches |= {n: x.shape[:-2] for n, x in matrices.items()}
-    try:
-        torch.broadcast_shapes(*batches.values())
-    except RuntimeError:
-        shapes = ", ".join(f"{n}: {tuple(shape)}" for n, shape in batches.items())
-        raise ValueError(f"batch shapes must broadcast, got {shapes}") from None
+    broadcasting("batch shapes", batches | {n: x.shape[:-2] for n, x in matrices.items()})
 
 
 def _excess(u: Tensor, ratio: Tensor) -> Tensor:

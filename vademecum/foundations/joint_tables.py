@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vademecum.arguments import floats, number, probabilities, whole
+from vademecum.arguments import broadcasting, floats, number, probabilities, whole
 
 __all__ = ["bayes_posterior", "conditional", "is_independent", "marginal"]
 
@@ -116,13 +116,8 @@ def bayes_posterior(
         )
     if (likelihood < 0).any():
         raise ValueError(f"likelihood must be >= 0, got {likelihood.min().item()}")
-    try:
-        prior, likelihood = torch.broadcast_tensors(prior, likelihood)
-    except RuntimeError:
-        raise ValueError(
-            f"batch shapes must broadcast, got prior of shape {tuple(prior.shape)} and likelihood"
-            f" of shape {tuple(likelihood.shape)}"
-        ) from None
+    broadcasting("batch shapes", {"prior": prior.shape, "likelihood": likelihood.shape})
+    prior, likelihood = torch.broadcast_tensors(prior, likelihood)
     top = torch.where(prior > 0, likelihood, 0).amax(-1, keepdim=True)
     if (top == 0).any():
         place = tuple(int(i) for i in (top == 0).nonzero()[0][:-1])

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number
 from vademecum.foundations.projections import l2_ball
+from vademecum.randomness import normal, uniform
 
 __all__ = ["Ball", "Box", "Region"]
 
@@ -75,9 +76,8 @@ class Box:
         self, n: int, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, " {n} d"]:
         """Draw n points, uniformly."""
-        device = self.low.device if generator is None else generator.device
-        u = torch.rand(n, len(self.low), generator=generator, device=device, dtype=self.low.dtype)
-        return torch.lerp(self.low, self.high, u.to(self.low.device))
+        u = uniform(n, len(self.low), like=self.low, generator=generator)
+        return torch.lerp(self.low, self.high, u)
 
     def project(self, x: Float[Tensor, " n d"]) -> Float[Tensor, " n d"]:
         """Clamp every coordinate."""
@@ -109,12 +109,11 @@ class Ball:
         self, n: int, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, " {n} d"]:
         """Draw n points, uniformly: a random direction times the d-th root of a random number."""
-        d, dtype = len(self.centre), self.centre.dtype
-        device = self.centre.device if generator is None else generator.device
-        v = torch.randn(n, d, generator=generator, device=device, dtype=dtype)
-        u = torch.rand(n, 1, generator=generator, device=device, dtype=dtype)
+        d = len(self.centre)
+        v = normal(n, d, like=self.centre, generator=generator)
+        u = uniform(n, 1, like=self.centre, generator=generator)
         v = torch.nn.functional.normalize(v, dim=1) * u ** (1 / d)
-        return self.centre + self.radius * v.to(self.centre.device)
+        return self.centre + self.radius * v
 
     def project(self, x: Float[Tensor, " n d"]) -> Float[Tensor, " n d"]:
         """Shrink what lies outside towards the centre."""

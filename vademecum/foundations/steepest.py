@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, whole
-from vademecum.foundations._ascent import ascend, fresh
+from vademecum.foundations._ascent import ascend
 from vademecum.foundations._tangents import Map, Tangents, derivative
 from vademecum.foundations.regions import Region
 
@@ -34,6 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 _HALVINGS = 20
+_REFUSALS = ("requires grad", "derivative for")  # in the words of torch
 
 
 class DifferenceQuotient(NamedTuple):
@@ -64,7 +65,6 @@ def steepest(
     bend: bool = False,
 ) -> DifferenceQuotient:
     """The largest difference quotient of a map that halving and climbing find."""
-    generator = fresh(generator)
     whole("starts", starts, low=1)
     whole("steps", steps, low=0)
     x, y = points_of(region, 2 * whole("pairs", pairs, low=1), generator).chunk(2)
@@ -135,7 +135,9 @@ def differentiable(f: Map, x: Tensor) -> bool:
             y = f(x := x.detach().requires_grad_())
             derivative(y.sum(), x)
             return y.requires_grad
-    except RuntimeError:  # NumPy, say, refuses tensors that require a gradient
+    except RuntimeError as error:  # as `x.numpy()` and operations without a derivative raise
+        if not any(words in str(error) for words in _REFUSALS):
+            raise
         return False
 
 
@@ -181,7 +183,7 @@ def refuse_mixing(one: Tensor, alone: Tensor, values: Tensor) -> None:
         )
 
 
-def points_of(region: Region, n: int, generator: torch.Generator) -> Tensor:
+def points_of(region: Region, n: int, generator: torch.Generator | None) -> Tensor:
     """A sample of the region, checked."""
     if not isinstance(region, Region):
         raise ValueError(

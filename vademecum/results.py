@@ -1,0 +1,53 @@
+r"""Results on one line: what a `NamedTuple` of tensors prints.
+
+A result says `__repr__ = one_line` in its body. Numbers, words and tensors that are short print as
+they are; of everything larger the kind and the size are said:
+
+| value | prints as |
+|---|---|
+| a tensor that fits | `tensor([1., 2.])` |
+| a larger tensor | `float32[100, 6]`, its dtype and shape |
+| a long list, tuple or dict | `list of 50` |
+| anything else | its own representation if it fits, or the name of its class |
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from torch import Tensor, nn
+
+__all__ = ["one_line"]
+
+_ROOM = 48  # characters that a value may take: some four numbers of a tensor
+
+
+def one_line(result: Any) -> str:
+    """The representation of a named tuple, on one line whatever its fields hold.
+
+    Example:
+        >>> from typing import NamedTuple
+        >>> class Fit(NamedTuple):
+        ...     error: float
+        ...     weights: Tensor
+        ...     __repr__ = one_line
+        >>> Fit(0.5, torch.zeros(100, 6)), Fit(0.5, torch.zeros(2))
+        (Fit(error=0.5, weights=float32[100, 6]), Fit(error=0.5, weights=tensor([0., 0.])))
+    """
+    values = zip(result._fields, result, strict=True)
+    return f"{type(result).__name__}({', '.join(f'{name}={_brief(x)}' for name, x in values)})"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, nn.Module):
+        return f"{type(value).__name__}(...)"
+    large = isinstance(value, Tensor) and value.numel() > _ROOM  # do not format, only to discard it
+    text = "" if large else repr(value)
+    if text and len(text) <= _ROOM and "\n" not in text:
+        return text
+    if isinstance(value, Tensor):
+        return f"{value.dtype}".removeprefix("torch.") + str(list(value.shape))
+    if hasattr(value, "_fields") and "\n" not in text:  # a result within a result
+        return text
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return f"{type(value).__name__} of {len(value)}"
+    return repr(value)[: _ROOM - 3].replace("\n", " ") + "..."
