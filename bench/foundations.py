@@ -111,7 +111,7 @@ def _trace() -> Iterator[Row]:
     variance = 2 * float(gram.square().sum() - diagonal.square().sum()) / exact**2
 
     def spread(budget: int) -> float:
-        runs = torch.stack([trace(hessian.op, budget=budget).value for _ in range(20)])
+        runs = torch.stack([trace(hessian.op, applications=budget).value for _ in range(20)])
         return float((runs / exact - 1).square().mean())
 
     budgets = {"xtrace": 16, "hutchinson": round(variance / share**2)}
@@ -119,7 +119,7 @@ def _trace() -> Iterator[Row]:
         budgets["xtrace"] += 8
 
     def estimate(method: str) -> Callable[[], float]:
-        return lambda: float(trace(hessian.op, budget=budgets[method], method=method).value)
+        return lambda: float(trace(hessian.op, applications=budgets[method], method=method).value)
 
     def agree(ours: float, peer: float) -> None:
         assert abs(ours - peer) <= 7 * share * exact

@@ -34,7 +34,7 @@ def wanted(A, k, which):
 
 def check(A, k, which, **options):
     """Values, residuals, orthonormal vectors, all to what the tolerance promises."""
-    found = eigsh(A, k, which, **options)
+    found = eigsh(A, k, which=which, **options)
     eps = torch.finfo(A.dtype).eps
     tol, norm = options.get("tol", eps**0.5), float(torch.linalg.matrix_norm(A, 2))
     true = (A @ found.vectors - found.vectors * found.values).norm(dim=0)
@@ -99,7 +99,7 @@ def test_few_distinct_eigenvalues(dtype, which):
 def test_scales_whose_squares_leave_the_range(scale):
     A = planted(torch.cat([torch.tensor([9.0, 9.0, -8.0]), torch.rand(60)]).double(), torch.float32)
     for which, expected in (("largest", [9.0, 9.0]), ("smallest", [-8.0])):
-        found = eigsh(scale * A, len(expected), which)
+        found = eigsh(scale * A, len(expected), which=which)
         assert found.converged
         assert (found.values.double() / scale).tolist() == pytest.approx(expected, rel=1e-4)
 
@@ -160,7 +160,7 @@ def test_counts_and_seeds():
 
 def test_sparse_and_scipy_operands():
     path = scipy.sparse.csr_array(np.diag([2.0] * 500) - np.eye(500, k=1) - np.eye(500, k=-1))
-    found = eigsh(path, 2, "largest", tol=1e-6)
+    found = eigsh(path, 2, which="largest", tol=1e-6)
     exact = [2 - 2 * math.cos(math.pi * j / 501) for j in (500, 499)]
     assert found.values.tolist() == pytest.approx(exact, abs=1e-5)
 
@@ -174,10 +174,10 @@ def test_graphs_are_not_kept():
 def test_no_convergence_is_told():
     A = planted(torch.cat([torch.tensor([9.0, 5.0]), torch.rand(400)]).double())
     with pytest.warns(ConvergenceWarning, match="and further copies may be hidden"):
-        assert not eigsh(A, 2, max_applications=eigsh(A, 2, degenerate=False).applications + 2)[-1]
+        assert not eigsh(A, 2, max_iter=eigsh(A, 2, degenerate=False).applications + 2)[-1]
     A = planted(torch.linspace(0, 1, 400).double())
-    with pytest.warns(ConvergenceWarning, match=r"max_applications=40 reached with residual norms"):
-        found = eigsh(A, 4, tol=1e-12, max_applications=40)
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=40 reached with residual norms"):
+        found = eigsh(A, 4, tol=1e-12, max_iter=40)
     assert not found.converged
     assert found.applications == 40
     true = (A @ found.vectors - found.vectors * found.values).norm(dim=0)
@@ -193,11 +193,11 @@ ERRORS = [
     ((torch.eye(3).half(), 2), {}, "op must be in single or double precision, got torch.float16"),
     ((I, 0), {}, "k must be >= 1, got 0"),
     ((I, 51), {}, "k must be <= 50, got 51"),
-    ((I, 2, "middle"), {}, "which must be one of 'largest'"),
+    ((I, 2), {"which": "middle"}, "which must be one of 'largest'"),
     ((I, 2), {"tol": 0.0}, "tol must be > 0, got 0"),
     ((I, 2), {"tol": math.nan}, "tol must be .*, got nan"),
     ((I, 2), {"subspace": 3}, "subspace must be >= 4, got 3"),
-    ((I, 2), {"max_applications": 0}, "max_applications must be >= 1, got 0"),
+    ((I, 2), {"max_iter": 0}, "max_iter must be >= 1, got 0"),
     ((LinearOperator((50, 50), lambda x: x * math.nan), 2), {}, "op must be symmetric .* finite"),
 ]
 

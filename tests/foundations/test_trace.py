@@ -22,13 +22,13 @@ def decaying(n, dtype=torch.float64):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_exact_if_the_budget_covers_n(n, dtype, method):
+def test_exact_if_n_products_are_allowed(n, dtype, method):
     A = torch.randn(n, n, dtype=dtype)
-    found = trace(A, method=method, budget=9)
+    found = trace(A, method=method, applications=9)
     torch.testing.assert_close(found.value, A.trace())
     assert found.standard_error == 0
     assert found.applications == n
-    parts = diagonal(A, budget=9)
+    parts = diagonal(A, applications=9)
     torch.testing.assert_close(parts.value, A.diagonal())
     assert (parts.standard_error == 0).all()
 
@@ -38,7 +38,7 @@ def test_exact_if_the_budget_covers_n(n, dtype, method):
 @pytest.mark.parametrize("method", ["xtrace", "hutch++"])
 def test_exact_for_low_rank(method, rank, dtype):
     A = torch.randn(50, rank, dtype=dtype) @ torch.randn(rank, 50, dtype=dtype)
-    found = trace(A, method=method, budget=18)
+    found = trace(A, method=method, applications=18)
     size = float(torch.linalg.matrix_norm(A)) * 50 * torch.finfo(dtype).eps
     assert abs(complex(found.value - A.trace())) <= 20 * size
     assert float(found.standard_error) <= 20 * size
@@ -47,7 +47,7 @@ def test_exact_for_low_rank(method, rank, dtype):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_xtrace_is_its_definition(dtype):
     A, n, m = decaying(30, dtype), 30, 6
-    found = trace(A, budget=2 * m, generator=torch.Generator().manual_seed(5))
+    found = trace(A, applications=2 * m, generator=torch.Generator().manual_seed(5))
     omega = random_block(aslinearoperator(A), m, torch.Generator().manual_seed(5))
     estimates = []
     for i in range(m):
@@ -65,7 +65,7 @@ def test_xtrace_is_its_definition(dtype):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_mean_and_standard_error(method, dtype):
     A = decaying(40, dtype)
-    runs = [trace(A, method=method, budget=18) for _ in range(400)]
+    runs = [trace(A, method=method, applications=18) for _ in range(400)]
     values = torch.stack([r.value for r in runs])
     spread = values.std()
     assert abs(complex(values.mean() - A.trace())) <= 5 * float(spread) / 20
@@ -78,7 +78,7 @@ def test_mean_and_standard_error(method, dtype):
 def test_scales_whose_squares_leave_the_range(method, scale):
     A = decaying(40, torch.float32)
     one, other = (
-        trace(x, method=method, budget=18, generator=torch.Generator().manual_seed(0))
+        trace(x, method=method, applications=18, generator=torch.Generator().manual_seed(0))
         for x in (A, scale * A)
     )
     torch.testing.assert_close(other.value.double() / scale, one.value.double(), rtol=1e-4, atol=0)
@@ -90,7 +90,8 @@ def test_the_better_methods_are_better():
     A = decaying(60)
     errors = {
         method: math.sqrt(sum(
-            float(trace(A, method=method, budget=30).value - A.trace()) ** 2 for _ in range(30)
+            float(trace(A, method=method, applications=30).value - A.trace()) ** 2
+            for _ in range(30)
         ) / 30)
         for method in METHODS
     }  # fmt: skip
@@ -100,18 +101,18 @@ def test_the_better_methods_are_better():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_diagonal(dtype):
     A = torch.randn(20, 20, dtype=dtype)
-    samples = torch.stack([diagonal(A, budget=10).value for _ in range(400)])
+    samples = torch.stack([diagonal(A, applications=10).value for _ in range(400)])
     error = samples.std(0) / 20
     assert ((samples.mean(0) - A.diagonal()).abs() <= 5 * error).all()
-    one = diagonal(A, budget=19)
+    one = diagonal(A, applications=19)
     rows = (A.abs() ** 2).sum(1) - A.diagonal().abs() ** 2
     torch.testing.assert_close(one.standard_error, (rows / 19).sqrt(), rtol=0.7, atol=0)
-    torch.testing.assert_close(diagonal(A.diag().diag(), budget=2).value, A.diagonal())
+    torch.testing.assert_close(diagonal(A.diag().diag(), applications=2).value, A.diagonal())
 
 
 def test_hutchinson_by_hand():
     A = torch.tensor([[1.0, 2.0, 0.0], [2.0, 5.0, 0.0], [0.0, 0.0, 3.0]])
-    found = trace(A, method="hutchinson", budget=2)
+    found = trace(A, method="hutchinson", applications=2)
     assert float(found.value) in (5.0, 9.0, 13.0)  # 9 + 4 s with the sign s of the product
     assert float(found.standard_error) in (0.0, 4.0)
 
@@ -128,7 +129,7 @@ def test_seeds_and_blocks():
     for method, blocks in (("xtrace", [8, 8]), ("hutch++", [5, 10]), ("hutchinson", [17])):
         calls.clear()
         one, two = (
-            trace(op, method=method, budget=17, generator=torch.Generator().manual_seed(1))
+            trace(op, method=method, applications=17, generator=torch.Generator().manual_seed(1))
             for _ in range(2)
         )
         assert one.value == two.value
@@ -140,17 +141,32 @@ def test_seeds_and_blocks():
 ERRORS = [
     (trace, (torch.ones(2, 3),), {}, "op must be square"),
     (trace, (torch.eye(9),), {"method": "exact"}, "method must be one of 'xtrace'"),
-    (trace, (torch.eye(9),), {"budget": 3}, "budget must be >= 4, got 3"),
-    (trace, (torch.eye(9),), {"budget": 5, "method": "hutch++"}, "budget must be >= 6, got 5"),
-    (trace, (torch.eye(9),), {"budget": 1, "method": "hutchinson"}, "budget must be >= 2, got 1"),
-    (trace, (torch.eye(9).half(),), {"budget": 4}, "op must be in single or double precision"),
-    (diagonal, (torch.eye(9),), {"budget": 1}, "budget must be >= 2, got 1"),
+    (trace, (torch.eye(9),), {"applications": 3}, "applications must be >= 4, got 3"),
+    (
+        trace,
+        (torch.eye(9),),
+        {"applications": 5, "method": "hutch++"},
+        "applications must be >= 6, got 5",
+    ),
+    (
+        trace,
+        (torch.eye(9),),
+        {"applications": 1, "method": "hutchinson"},
+        "applications must be >= 2, got 1",
+    ),
+    (
+        trace,
+        (torch.eye(9).half(),),
+        {"applications": 4},
+        "op must be in single or double precision",
+    ),
+    (diagonal, (torch.eye(9),), {"applications": 1}, "applications must be >= 2, got 1"),
     (diagonal, (torch.ones(2, 3),), {}, "op must be square"),
     (trace, (LinearOperator((99, 99), lambda x: x * math.nan),), {}, "op must return finite"),
     (
         diagonal,
         (LinearOperator((9, 9), lambda x: x * math.nan),),
-        {"budget": 3},
+        {"applications": 3},
         "op must return finite numbers",
     ),
 ]
@@ -169,7 +185,7 @@ def test_errors(function, arguments, options, message):
 def test_cuda(method):
     A = decaying(50)
     here, there = (
-        trace(x, budget=18, method=method, generator=torch.Generator().manual_seed(0))
+        trace(x, applications=18, method=method, generator=torch.Generator().manual_seed(0))
         for x in (A, A.cuda())
     )
     torch.testing.assert_close(there.value.cpu(), here.value)

@@ -1,4 +1,4 @@
-r"""Random vectors that probe an operator, also for whether it is symmetric.
+r"""Random vectors that probe an operator, also for whether it is symmetric; progress by products.
 
 If $A = A^H$, then $\langle u, A v \rangle = \langle A u, v \rangle$ for all $u$ and $v$. For
 Gaussian ones the difference of the two sides is about $\|A - A^H\|_F$ in size, and the sides
@@ -8,6 +8,8 @@ size is taken for an asymmetry, and one of relative size $\delta$ goes unnoticed
 of about $\sqrt\varepsilon / \delta$ only.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,8 +17,13 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
+from vademecum.progress import ticking
 
-__all__ = ["insist_on_symmetry", "lengths", "random_block", "square_operator", "symmetric_pair"]
+__all__ = [
+    "insist_on_symmetry", "lengths", "random_block", "square_operator", "symmetric_pair", "watched",
+]  # fmt: skip
+
+_COLUMNS = 16  # that are applied between two ticks of a progress bar
 
 
 def square_operator(name: str, A: Any, *, half: bool = True) -> LinearOperator:
@@ -42,6 +49,37 @@ def random_block(
     else:
         x = torch.randn(k, op.shape[1], dtype=op.dtype, **source)
     return x.to(dtype=op.dtype, device=op.device).T  # by columns, which few of them multiply faster
+
+
+@contextmanager
+def watched(op: LinearOperator, total: int | None, *, progress: bool) -> Iterator[LinearOperator]:
+    """The operator, with a bar that counts the vectors it is applied to; as it is without one.
+
+    Example:
+        >>> op = aslinearoperator(torch.eye(2))
+        >>> with watched(op, 5, progress=False) as same:
+        ...     same is op
+        True
+    """
+    if not progress:
+        yield op
+        return
+    with ticking("products with the operator", total, progress=True) as tick:
+
+        def counted(op: LinearOperator, x: Tensor) -> Tensor:
+            parts = []
+            for part in x.split(_COLUMNS, 1):
+                parts.append(op @ part)
+                tick(part.shape[1])
+            return torch.cat(parts, 1)
+
+        yield LinearOperator(
+            op.shape,
+            lambda x: counted(op, x),
+            lambda y: counted(op.H, y),
+            dtype=op.dtype,
+            device=op.device,
+        )
 
 
 def lengths(x: Inexact[Tensor, " ..."], dim: int = 0, *, keepdim: bool = False) -> Tensor:

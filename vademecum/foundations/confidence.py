@@ -25,6 +25,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from vademecum.arguments import broadcasting, choice, number, whole
+from vademecum.results import one_line
 
 __all__ = ["ConfidenceInterval", "clopper_pearson", "clopper_pearson_sample_size"]
 
@@ -36,7 +37,7 @@ _MOST = 10**15
 
 
 class ConfidenceInterval(NamedTuple):
-    """The lower and the upper limit of an interval, or of many.
+    """An interval, or many.
 
     Example:
         >>> low, high = clopper_pearson(1, 1, confidence=0.9, side="lower")
@@ -45,7 +46,11 @@ class ConfidenceInterval(NamedTuple):
     """
 
     low: Limit
+    """The lower limit."""
     high: Limit
+    """The upper limit."""
+
+    __repr__ = one_line
 
 
 def clopper_pearson(

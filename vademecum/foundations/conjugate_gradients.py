@@ -28,14 +28,15 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.foundations._probes import lengths, square_operator, symmetric_pair
+from vademecum.foundations._probes import lengths, square_operator, symmetric_pair, watched
 from vademecum.foundations.operators import LinearOperator
+from vademecum.results import one_line
 
 __all__ = ["ConjugateGradients", "cg"]
 
 
 class ConjugateGradients(NamedTuple):
-    """The solution, the residual norms before each iteration and at the end, the iterations.
+    """Solutions of linear systems, and how they were reached.
 
     Example:
         >>> cg(2 * torch.eye(3), torch.tensor([3.0, 0.0, 4.0])).residuals
@@ -43,9 +44,15 @@ class ConjugateGradients(NamedTuple):
     """
 
     x: Inexact[Tensor, " n *r"]
+    """The solutions, in the shape of `b`."""
     residuals: Float[Tensor, " t *r"]
+    r"""The norms $\|b - A x\|$ before each iteration and at the end."""
     iterations: Int[Tensor, " *r"]
+    """How many iterations each right-hand side took."""
     converged: Bool[Tensor, " *r"]
+    """Whether its last residual is below the tolerance."""
+
+    __repr__ = one_line
 
 
 def cg(
@@ -57,6 +64,7 @@ def cg(
     tol: float | None = None,
     max_iter: int | None = None,
     check_symmetry: bool = True,
+    progress: bool = False,
 ) -> ConjugateGradients:
     r"""Solve $A x = b$ for a symmetric (complex: Hermitian) positive definite operator.
 
@@ -67,8 +75,9 @@ def cg(
         preconditioner: A symmetric positive definite operator close to $A^{-1}$.
         tol: Stop where $\|b - A x\|$ is at most `tol` times $\|b\|$; by default the square root of
             the machine precision.
-        max_iter: When to give up, with a `ConvergenceWarning`; by default $10 n$.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. By default $10 n$.
         check_symmetry: Whether to see, from two products more, if the operator is symmetric.
+        progress: Whether to show a progress bar on standard error.
 
     Returns:
         The solution, in the shape of `b`, with the history of $\|b - A x\|$; a right-hand side that
@@ -100,9 +109,11 @@ def cg(
             f" {tuple(b.shape)} and {M.shape if M else None} for op of {op.shape}"
         )
     if check_symmetry:
+        # A solver draws nothing: the same two vectors for every operator of this size.
         symmetric_pair(op, torch.Generator().manual_seed(0))
-    run = _Run(op, M, b.reshape(n, -1), x.reshape(n, -1), tol, max_iter)
-    residuals, iterations = run.solve()
+    with watched(op, None, progress=progress) as op:
+        run = _Run(op, M, b.reshape(n, -1), x.reshape(n, -1), tol, max_iter)
+        residuals, iterations = run.solve()
     converged = residuals[-1] <= run.target
     if not converged.all():
         worst = float((residuals[-1] / run.target).nan_to_num(posinf=0.0).max()) * tol

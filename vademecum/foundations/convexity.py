@@ -36,6 +36,7 @@ from vademecum.foundations.steepest import (
     rows_of,
 )
 from vademecum.randomness import uniform
+from vademecum.results import one_line
 
 __all__ = ["ConvexityViolation", "convexity_violation"]
 
@@ -50,14 +51,19 @@ class ConvexityViolation(NamedTuple):
     """
 
     gap: float
+    """How far the graph is above the chord."""
     x: Float[Tensor, " d"]
+    """One end of the chord."""
     y: Float[Tensor, " d"]
+    """The other end."""
     lam: float
-    """The weight $\\lambda$ of `x`; `y` has the rest."""
+    r"""The weight $\lambda$ of `x`; `y` has the rest."""
     tol: float
     """The gap that rounding can explain."""
     tried: str
     """What was searched."""
+
+    __repr__ = one_line
 
     @property
     def found(self) -> bool:

@@ -19,7 +19,7 @@ not told apart. The claim is `lanczos_residual_bound`.
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Inexact
@@ -28,8 +28,9 @@ from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
 from vademecum.foundations._lanczos import KrylovBasis
-from vademecum.foundations._probes import insist_on_symmetry, square_operator
+from vademecum.foundations._probes import insist_on_symmetry, square_operator, watched
 from vademecum.foundations.operators import LinearOperator
+from vademecum.results import one_line
 
 __all__ = ["Eigenpairs", "eigsh"]
 
@@ -37,10 +38,7 @@ _LUCK = 1e-4
 
 
 class Eigenpairs(NamedTuple):
-    r"""Eigenvalues $\theta$, eigenvectors $x$ as columns, and what they are worth.
-
-    `residuals` holds the norms of $A x - \theta x$, and `applications` is the number of vectors
-    that the operator was applied to.
+    """Eigenvalues, eigenvectors, and what they are worth.
 
     Example:
         >>> eigsh(torch.diag(torch.tensor([1.0, 3.0])), 1).values
@@ -48,22 +46,30 @@ class Eigenpairs(NamedTuple):
     """
 
     values: Float[Tensor, " k"]
+    r"""The eigenvalues $\theta$, in the order asked for."""
     vectors: Inexact[Tensor, " n k"]
+    """The eigenvectors $x$, unit vectors, as columns."""
     residuals: Float[Tensor, " k"]
+    r"""The norms of $A x - \theta x$."""
     applications: int
+    """The number of vectors that the operator was applied to."""
     converged: bool
+    """Whether all residuals are below the tolerance and no further copies are hidden."""
+
+    __repr__ = one_line
 
 
 def eigsh(
     op: Any,
     k: int = 6,
-    which: str = "largest",
     *,
+    which: Literal["largest", "smallest", "magnitude"] = "largest",
     tol: float | None = None,
     degenerate: bool = True,
     subspace: int | None = None,
-    max_applications: int | None = None,
+    max_iter: int | None = None,
     generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> Eigenpairs:
     r"""Extreme eigenvalues of a symmetric (complex: Hermitian) operator, and their vectors.
 
@@ -78,8 +84,10 @@ def eigsh(
             applications where they are known to be simple.
         subspace: The most basis vectors to hold; by default $2 k + 24$. Where $n$ is not larger,
             the matrix is made dense.
-        max_applications: When to give up, with a `ConvergenceWarning`; by default $10 n$.
-        generator: For the random vectors.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. One product with
+            the operator each; by default $10 n$ of them.
+        generator: Where random numbers come from; torch's global generator by default.
+        progress: Whether to show a progress bar on standard error.
 
     Raises:
         ValueError: If the operator is not symmetric, or in half precision.
@@ -102,11 +110,26 @@ def eigsh(
     choice("which", which, ("largest", "smallest", "magnitude"))
     tol = number("tol", torch.finfo(op.dtype).eps ** 0.5 if tol is None else tol, above=0)
     size = whole("subspace", 2 * k + 24 if subspace is None else subspace, low=k + 2)
-    limit = 10 * n if max_applications is None else max_applications
-    whole("max_applications", limit, low=1)
+    limit = whole("max_iter", 10 * n if max_iter is None else max_iter, low=1)
     if n <= size:
         return _dense(op, k, which)
-    basis = KrylovBasis(op, size, generator)
+    with watched(op, limit, progress=progress) as op:
+        basis = KrylovBasis(op, size, generator)
+        theta, residuals, goal, outcome = _pairs(basis, k, which, tol, degenerate, limit)
+    converged = outcome == "none" and bool((residuals <= goal).all())
+    if not converged:
+        message = f"max_iter={limit} reached with residual norms of up to"
+        message += f" {float(residuals.max()):.3g}, for a tolerance of {goal:.3g}"
+        message += ", and further copies may be hidden" if outcome == "unknown" else ""
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return Eigenpairs(theta, basis.V[:k].T.clone(), residuals, basis.applications, converged)
+
+
+def _pairs(
+    basis: KrylovBasis, k: int, which: str, tol: float, degenerate: bool, limit: int
+) -> tuple[Tensor, Tensor, float, str]:
+    """Ritz values, residuals, the largest one allowed, and what the search for copies found."""
+    size = basis.size
     # Vectors that were locked and are so no longer leave out their residuals: make room for that.
     sharp = tol / (2 * k**0.5) if degenerate and k > 1 else tol
     room = size - max(2, (size - k) // 2) if degenerate else k
@@ -117,14 +140,7 @@ def eigsh(
         left_out = float(residuals.norm())
         outcome = _search(basis, theta, which, tol * scale, limit) if degenerate else "none"
         if outcome != "more":
-            break
-    converged = outcome == "none" and bool((residuals <= tol * scale).all())
-    if not converged:
-        message = f"max_applications={limit} reached with residual norms of up to"
-        message += f" {float(residuals.max()):.3g}, for a tolerance of {tol * scale:.3g}"
-        message += ", and further copies may be hidden" if outcome == "unknown" else ""
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
-    return Eigenpairs(theta, basis.V[:k].T.clone(), residuals, basis.applications, converged)
+            return theta, residuals, tol * scale, outcome
 
 
 def _rank(theta: Tensor, which: str) -> Tensor:

@@ -31,6 +31,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vademecum.arguments import broadcasting, floats, symmetric
+from vademecum.results import one_line
 
 __all__ = ["Gaussian", "gaussian_condition", "gaussian_kl", "gaussian_marginal", "gaussian_mle"]
 
@@ -47,7 +48,11 @@ class Gaussian(NamedTuple):
     """
 
     mean: Float[Tensor, " *#batch d"]
+    r"""The mean $\mu$."""
     cov: Float[Tensor, " *#batch d d"]
+    r"""The covariance $\Sigma$."""
+
+    __repr__ = one_line
 
 
 def gaussian_kl(

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vademecum.arguments import floats, probabilities
+from vademecum.results import one_line
 
 __all__ = ["HuffmanCode", "huffman_code"]
 
@@ -28,17 +29,17 @@ __all__ = ["HuffmanCode", "huffman_code"]
 class HuffmanCode(NamedTuple):
     """A binary prefix code.
 
-    Attributes:
-        lengths: The length of each symbol's word.
-        words: The words themselves, of zeros and ones.
-
     Example:
         >>> huffman_code(torch.tensor([0.5, 0.5])).words
         ('0', '1')
     """
 
     lengths: Int[Tensor, " n"]
+    """The length of each symbol's word."""
     words: tuple[str, ...]
+    """The words themselves, of zeros and ones."""
+
+    __repr__ = one_line
 
 
 def huffman_code(p: Float[Tensor, " n"]) -> HuffmanCode:

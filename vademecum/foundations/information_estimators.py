@@ -30,6 +30,7 @@ from vademecum.arguments import choice
 from vademecum.foundations._finite_laws import nats
 from vademecum.foundations.entropies import entropy
 from vademecum.foundations.information import mutual_information
+from vademecum.results import one_line
 
 __all__ = ["InformationEstimate", "entropy_from_counts", "mutual_information_from_counts"]
 
@@ -39,20 +40,19 @@ Correction = Literal["miller_madow", "jackknife", "none"]
 class InformationEstimate(NamedTuple):
     """An estimate from counts.
 
-    Attributes:
-        value: The estimate, after correction.
-        bias: The estimated bias of the plug-in value; `value` is free of it unless the correction
-            is "none".
-        standard_error: The estimated standard deviation of the plug-in value, to leading order.
-
     Example:
         >>> entropy_from_counts(torch.tensor([8, 8])).standard_error
         tensor(0.)
     """
 
     value: Float[Tensor, " ..."]
+    """The estimate, after correction."""
     bias: Float[Tensor, " ..."]
+    """The estimated bias of the plug-in value, which a correction takes away."""
     standard_error: Float[Tensor, " ..."]
+    """The estimated standard deviation of the plug-in value, to leading order."""
+
+    __repr__ = one_line
 
 
 def entropy_from_counts(

@@ -26,14 +26,20 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
 from vademecum.foundations._lanczos import side_by_side
-from vademecum.foundations._probes import insist_on_symmetry, random_block, square_operator
+from vademecum.foundations._probes import (
+    insist_on_symmetry,
+    random_block,
+    square_operator,
+    watched,
+)
 from vademecum.foundations.stochastic_trace import ProbeEstimate, mean_and_error
+from vademecum.results import one_line
 
 __all__ = ["SpectralDensity", "log_det", "spectral_density"]
 
 
 class SpectralDensity(NamedTuple):
-    r"""Quadrature nodes $\theta$ and weights $w$, one row a probe; calling it gives the density.
+    """A quadrature of the spectral measure; calling it gives the density.
 
     Example:
         >>> found = spectral_density(torch.diag(torch.tensor([1.0, 1.0, 3.0])))
@@ -45,10 +51,17 @@ class SpectralDensity(NamedTuple):
     """
 
     nodes: Float[Tensor, " probes steps"]
+    r"""The quadrature nodes $\theta$, one row a probe."""
     weights: Float[Tensor, " probes steps"]
+    """Their weights $w$; each row sums to one."""
     n: int
+    """The width of the operator."""
     applications: int
+    """The number of vectors that it was applied to."""
     exact: bool
+    """Whether these are the eigenvalues themselves."""
+
+    __repr__ = one_line
 
     def __call__(
         self, grid: Float[Tensor, " *shape"], *, width: float | None = None
@@ -83,7 +96,12 @@ class SpectralDensity(NamedTuple):
 
 
 def spectral_density(
-    op: Any, *, probes: int = 16, steps: int = 64, generator: torch.Generator | None = None
+    op: Any,
+    *,
+    probes: int = 16,
+    steps: int = 64,
+    generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> SpectralDensity:
     r"""The spectral measure of a symmetric (complex: Hermitian) operator, from random probes.
 
@@ -91,7 +109,8 @@ def spectral_density(
         op: The operator, or anything that `aslinearoperator` takes.
         probes: How many probes; from $n$ on, the eigenvalues are computed as they are.
         steps: How many Lanczos steps from each, $n$ at most.
-        generator: For the probes.
+        generator: Where random numbers come from; torch's global generator by default.
+        progress: Whether to show a progress bar on standard error.
 
     Raises:
         ValueError: If the operator is not symmetric, or in half precision.
@@ -109,15 +128,16 @@ def spectral_density(
     n = op.shape[0]
     whole("probes", probes, low=min(2, n))
     steps = min(whole("steps", steps, low=1), n)
-    if probes >= n:
-        A = op.dense().detach()
-        insist_on_symmetry(torch.eye(n, dtype=A.dtype, device=A.device), A)
-        nodes = torch.linalg.eigvalsh(A)[None]
-        return SpectralDensity(nodes, torch.full_like(nodes, 1 / n), n, n, True)
-    block = random_block(op, probes, generator, signs=True) / n**0.5
-    image = (op @ block).detach()
-    insist_on_symmetry(block, image)
-    _, T = side_by_side(lambda q: (op @ q.T).detach().T, block.T.contiguous(), steps, image.T)
+    with watched(op, n if probes >= n else probes * steps, progress=progress) as op:
+        if probes >= n:
+            A = op.dense().detach()
+            insist_on_symmetry(torch.eye(n, dtype=A.dtype, device=A.device), A)
+            nodes = torch.linalg.eigvalsh(A)[None]
+            return SpectralDensity(nodes, torch.full_like(nodes, 1 / n), n, n, True)
+        block = random_block(op, probes, generator, signs=True) / n**0.5
+        image = (op @ block).detach()
+        insist_on_symmetry(block, image)
+        _, T = side_by_side(lambda q: (op @ q.T).detach().T, block.T.contiguous(), steps, image.T)
     if not torch.isfinite(T).all():
         raise ValueError("op must return finite numbers, got others")
     nodes, Y = torch.linalg.eigh(T)
@@ -125,7 +145,12 @@ def spectral_density(
 
 
 def log_det(
-    op: Any, *, probes: int = 16, steps: int = 64, generator: torch.Generator | None = None
+    op: Any,
+    *,
+    probes: int = 16,
+    steps: int = 64,
+    generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> ProbeEstimate:
     r"""The logarithm of the determinant of a symmetric positive definite operator.
 
@@ -133,7 +158,8 @@ def log_det(
         op: The operator, or anything that `aslinearoperator` takes.
         probes: How many probes; from $n$ on, the eigenvalues are computed as they are.
         steps: How many Lanczos steps from each, $n$ at most; the more, the worse the condition.
-        generator: For the probes.
+        generator: Where random numbers come from; torch's global generator by default.
+        progress: Whether to show a progress bar on standard error.
 
     Raises:
         ValueError: If the operator is not symmetric, or in half precision, or has been seen not to
@@ -145,7 +171,9 @@ def log_det(
         >>> log_det(2 * torch.eye(100), probes=3).value  # 100 log 2
         tensor(69.3147)
     """
-    measure = spectral_density(op, probes=probes, steps=steps, generator=generator)
+    measure = spectral_density(
+        op, probes=probes, steps=steps, generator=generator, progress=progress
+    )
     least, largest = float(measure.nodes.min()), float(measure.nodes.max())
     if least <= torch.finfo(measure.nodes.dtype).eps * largest:
         raise ValueError(

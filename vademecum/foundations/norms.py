@@ -23,12 +23,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, number
+from vademecum.results import one_line
 
 __all__ = ["DualNorm", "dual_norm", "vectors"]
 
 
 class DualNorm(NamedTuple):
-    """The dual norm of vectors, and for each a vector of the unit ball that attains it.
+    """The dual norm of vectors, and where it is attained.
 
     Example:
         >>> dual_norm(torch.tensor([3.0, -4.0]), 1).maximiser
@@ -36,7 +37,11 @@ class DualNorm(NamedTuple):
     """
 
     value: Tensor
+    r"""The dual norms $\|x\|_q$."""
     maximiser: Tensor
+    """For each a vector $v$ of the unit ball that attains it."""
+
+    __repr__ = one_line
 
 
 def dual_norm(x: Float[Tensor, " *batch d"], p: float = 2.0) -> DualNorm:

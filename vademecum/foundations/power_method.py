@@ -15,7 +15,7 @@ is at hand, `eigsh` needs far fewer products. The claim is `power_iteration`.
 """
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Inexact
@@ -23,16 +23,15 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import choice, floats, number, whole
-from vademecum.foundations._probes import lengths, random_block, square_operator
-from vademecum.foundations.operators import aslinearoperator
+from vademecum.foundations._probes import lengths, random_block, square_operator, watched
+from vademecum.foundations.operators import LinearOperator, aslinearoperator
+from vademecum.results import one_line
 
 __all__ = ["PowerIteration", "power_iteration"]
 
 
 class PowerIteration(NamedTuple):
-    r"""The value $\sigma$ or $\lambda$, its vectors, the residual norm, and all values on the way.
-
-    For an eigenvalue u and v are the same vector.
+    """A dominant value with its vectors.
 
     Example:
         >>> power_iteration(torch.diag(torch.tensor([3.0, 0.0]))).value
@@ -40,21 +39,30 @@ class PowerIteration(NamedTuple):
     """
 
     value: Inexact[Tensor, ""]
+    r"""The singular value $\sigma$ or the eigenvalue $\lambda$."""
     u: Inexact[Tensor, " m"]
+    """The left singular vector, or the eigenvector."""
     v: Inexact[Tensor, " n"]
+    """The right singular vector, or the eigenvector."""
     residual: Float[Tensor, ""]
-    history: Inexact[Tensor, " rounds"]
+    r"""The norm of $J^H u - \sigma v$ or $A v - \lambda v$."""
+    history: Inexact[Tensor, " t"]
+    """The values on the way, the last one included."""
     converged: bool
+    """Whether the residual is below the tolerance."""
+
+    __repr__ = one_line
 
 
 def power_iteration(
     op: Any,
     *,
-    kind: str = "singular",
+    kind: Literal["singular", "eigenvalue"] = "singular",
     v0: Inexact[Tensor, " n"] | None = None,
     tol: float | None = None,
     max_iter: int = 1000,
     generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> PowerIteration:
     r"""The largest singular value of an operator, or its eigenvalue of largest modulus.
 
@@ -64,9 +72,10 @@ def power_iteration(
             with a single dominant eigenvalue.
         v0: Where to start, not zero; by default at a random vector.
         tol: The residual norm at which to stop, relative to the value; by default the square root
-            of the machine precision. Zero runs `max_iter` rounds whatever happens.
-        max_iter: The most rounds; reaching it gives a `ConvergenceWarning`.
-        generator: For the random vector.
+            of the machine precision. Zero runs `max_iter` iterations whatever happens.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
+        generator: Where random numbers come from; torch's global generator by default.
+        progress: Whether to show a progress bar on standard error.
 
     References:
         von Mises and Pollaczek-Geiringer, Praktische Verfahren der Gleichungsauflösung, ZAMM 9,
@@ -84,7 +93,18 @@ def power_iteration(
     v = random_block(op, 1, generator)[:, 0] if v0 is None else floats("v0", v0, ndim=1).detach()
     if not v.any():
         raise ValueError(f"v0 must not be zero, got {len(v)} zeros")
-    v, history = _unit(v), []
+    twice = 1 + (kind == "singular")
+    with watched(op, twice * (max_iter + 1), progress=progress) as op:
+        found = _iterate(op, _unit(v), kind, tol, max_iter)
+    if tol > 0 and not found.converged:
+        reached = float(found.residual / found.value.abs())
+        message = f"max_iter={max_iter} iterations reached a relative residual of {reached:.3g}"
+        warnings.warn(f"{message}, for a tolerance of {tol:.3g}", ConvergenceWarning, stacklevel=2)
+    return found
+
+
+def _iterate(op: LinearOperator, v: Tensor, kind: str, tol: float, max_iter: int) -> PowerIteration:
+    history = []
     while True:
         image = (op @ v).detach()
         if kind == "singular":
@@ -98,13 +118,8 @@ def power_iteration(
         history.append(value)
         converged = bool(residual <= tol * value.abs())
         if (converged and tol > 0) or len(history) > max_iter:
-            break
+            return PowerIteration(value, u, v, residual, torch.stack(history), converged)
         v = _unit(image)
-    if tol > 0 and not converged:
-        reached = float(residual / history[-1].abs())
-        message = f"max_iter={max_iter} rounds reached a relative residual of {reached:.3g}"
-        warnings.warn(f"{message}, for a tolerance of {tol:.3g}", ConvergenceWarning, stacklevel=2)
-    return PowerIteration(history[-1], u, v, residual, torch.stack(history), converged)
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats
+from vademecum.results import one_line
 
 __all__ = ["Pushforward", "pushforward_density"]
 
@@ -31,7 +32,11 @@ class Pushforward(NamedTuple):
     """
 
     x: Float[Tensor, " n d"]
+    """The images $f(z)$."""
     log_density: Float[Tensor, " n"]
+    r"""The logarithm $\log p_X$ of the density there."""
+
+    __repr__ = one_line
 
 
 def pushforward_density(

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from vademecum.arguments import number, symmetric
 from vademecum.foundations.minors import characteristic, is_whole
+from vademecum.results import one_line
 
 __all__ = ["Definiteness", "definiteness"]
 
@@ -43,27 +44,27 @@ _WORDS = (
 class Definiteness(NamedTuple):
     """What a symmetric matrix is, and two vectors to check it with; for a batch, of each.
 
-    Attributes:
-        verdict: One of the six words; for a batch a list of them, nested as the batch is.
-        inertia: The numbers of positive, negative and zero eigenvalues, in the last axis.
-        low: The unit vector with the least Rayleigh quotient.
-        high: The unit vector with the largest.
-        least: The quotient at `low`, evaluated there.
-        largest: The quotient at `high`.
-        tol: How large a quotient counts as zero; 0 for integers.
-
     Example:
         >>> definiteness(torch.diag(torch.tensor([2, 0]))).inertia
         tensor([1, 0, 1])
     """
 
     verdict: Any
+    """One of the six words; for a batch a list of them, nested as the batch is."""
     inertia: Tensor
+    """The numbers of positive, negative and zero eigenvalues, in the last axis."""
     low: Tensor
+    """The unit vector with the least Rayleigh quotient."""
     high: Tensor
+    """The unit vector with the largest."""
     least: Tensor
+    """The quotient at `low`, evaluated there."""
     largest: Tensor
+    """The quotient at `high`."""
     tol: Tensor
+    """How large a quotient counts as zero; 0 for integers."""
+
+    __repr__ = one_line
 
 
 def definiteness(A: Num[Tensor, " *batch d d"], *, tol: float | None = None) -> Definiteness:

@@ -27,6 +27,7 @@ from vademecum.arguments import floats, whole
 from vademecum.foundations._ascent import ascend
 from vademecum.foundations._tangents import Map, Tangents, derivative
 from vademecum.foundations.regions import Region
+from vademecum.results import one_line
 
 __all__ = [
     "DifferenceQuotient", "differentiable", "gradient_of", "points_of", "refuse_mixing", "rounding",
@@ -47,11 +48,15 @@ class DifferenceQuotient(NamedTuple):
     """
 
     value: float
+    """The quotient."""
     x: Float[Tensor, " d"]
+    """Where the segment begins."""
     direction: Float[Tensor, " d"]
     """The unit vector $v$."""
     distance: float
     """The length $t$; 0 if `value` is a derivative at `x`."""
+
+    __repr__ = one_line
 
 
 def steepest(

@@ -21,26 +21,27 @@ is unbiased, and so is their mean. With $s_i$ the unit vector along column $i$ o
 $Q_{(i)} Q_{(i)}^H = Q (I - s_i s_i^H) Q^H$: all of it takes $m$ products and small matrices.
 
 The diagonal is the mean of $\omega \odot A \omega$ over random signs. All estimates are unbiased,
-and exact if the budget covers $n$ products; with Hutch++ and XTrace also if $Q$ covers the rank of
+and exact if $n$ products are allowed; with Hutch++ and XTrace also if $Q$ covers the rank of
 $A$. The standard errors are those of the sample, for XTrace of the exchangeable $t_i$ taken as if
 they were independent. The claim is `hutchinson_variance`.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from vademecum.arguments import choice, whole
-from vademecum.foundations._probes import random_block, square_operator
+from vademecum.foundations._probes import random_block, square_operator, watched
 from vademecum.foundations.operators import LinearOperator
+from vademecum.results import one_line
 
 __all__ = ["ProbeEstimate", "diagonal", "mean_and_error", "trace"]
 
 
 class ProbeEstimate(NamedTuple):
-    """What random probes say: an estimate, its standard error, how many products it took.
+    """What random probes say.
 
     Example:
         >>> trace(torch.eye(2))
@@ -48,30 +49,38 @@ class ProbeEstimate(NamedTuple):
     """
 
     value: Inexact[Tensor, " *n"]
+    """The estimate."""
     standard_error: Float[Tensor, " *n"]
+    """Its standard error over the probes; 0 where it is exact."""
     applications: int
+    """The number of vectors that the operator was applied to."""
+
+    __repr__ = one_line
 
 
 def trace(
     op: Any,
     *,
-    budget: int = 64,
-    method: str = "xtrace",
+    applications: int = 64,
+    method: Literal["xtrace", "hutch++", "hutchinson"] = "xtrace",
     generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> ProbeEstimate:
     r"""The trace of a square operator, estimated without bias.
 
     Args:
         op: The operator, or anything that `aslinearoperator` takes.
-        budget: The most vectors to apply it to, which is done in one or two blocks. From $n$ on,
-            the trace is computed as it stands.
+        applications: The most vectors to apply it to, in one or two blocks. From $n$ on, the
+            trace is computed as it stands.
         method: "xtrace", "hutch++", or "hutchinson". The first two win where the spectrum decays,
             and lose nothing much where it does not.
-        generator: For the probes.
+        generator: Where random numbers come from; torch's global generator by default.
+        progress: Whether to show a progress bar on standard error. Products are then
+            taken sixteen at a time.
 
     Raises:
         ValueError: If the operator is not square, gives numbers that are not finite, or, unless the
-            method is "hutchinson" or the budget covers $n$, is in half precision.
+            method is "hutchinson" or all of it is computed, is in half precision.
 
     References:
         Hutchinson, A stochastic estimator of the trace of the influence matrix for Laplacian
@@ -83,44 +92,53 @@ def trace(
     Example:
         >>> ones = torch.ones(1000, 1)  # of rank one, so that two products would do
         >>> A = LinearOperator((1000, 1000), lambda x: ones @ (ones.T @ x))
-        >>> trace(A, budget=4).value.round()
+        >>> trace(A, applications=4).value.round()
         tensor(1000.)
     """
     op = square_operator("op", op)
     estimator, least = _METHODS[choice("method", method, tuple(_METHODS))]
-    whole("budget", budget, low=min(least, op.shape[0]))
-    if budget >= op.shape[0]:
-        value = op.dense().detach().diagonal().sum()
-        return ProbeEstimate(value, torch.zeros_like(value.abs()), op.shape[0])
-    return estimator(square_operator("op", op, half=method == "hutchinson"), budget, generator)
+    whole("applications", applications, low=min(least, op.shape[0]))
+    with watched(op, min(applications, op.shape[0]), progress=progress) as op:
+        if applications >= op.shape[0]:
+            value = op.dense().detach().diagonal().sum()
+            return ProbeEstimate(value, torch.zeros_like(value.abs()), op.shape[0])
+        op = square_operator("op", op, half=method == "hutchinson")
+        return estimator(op, applications, generator)
 
 
 def diagonal(
-    op: Any, *, budget: int = 64, generator: torch.Generator | None = None
+    op: Any,
+    *,
+    applications: int = 64,
+    generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> ProbeEstimate:
     r"""The diagonal of a square operator, estimated without bias, entry by entry.
 
     Args:
         op: The operator, or anything that `aslinearoperator` takes.
-        budget: The number of vectors to apply it to, in one block. From $n$ on, the diagonal is
-            computed as it stands.
-        generator: For the probes.
+        applications: The number of vectors to apply it to, in one block. From $n$ on, the diagonal
+            is computed as it stands.
+        generator: Where random numbers come from; torch's global generator by default.
+        progress: Whether to show a progress bar on standard error. Products are then
+            taken sixteen at a time.
 
     References:
         Bekas, Kokiopoulou and Saad, An estimator for the diagonal of a matrix, Applied Numerical
         Mathematics 57, 2007.
 
     Example:
-        >>> diagonal(torch.diag(torch.tensor([1.0, 2.0, 3.0])), budget=2).value
+        >>> diagonal(torch.diag(torch.tensor([1.0, 2.0, 3.0])), applications=2).value
         tensor([1., 2., 3.])
     """
     op = square_operator("op", op)
-    whole("budget", budget, low=min(2, op.shape[0]))
-    if budget >= op.shape[0]:
-        value = op.dense().detach().diagonal().clone()
-        return ProbeEstimate(value, torch.zeros_like(value.abs()), op.shape[0])
-    omega = random_block(op, budget, generator, signs=True)
-    return _mean(omega * _apply(op, omega), budget)
+    whole("applications", applications, low=min(2, op.shape[0]))
+    with watched(op, min(applications, op.shape[0]), progress=progress) as op:
+        if applications >= op.shape[0]:
+            value = op.dense().detach().diagonal().clone()
+            return ProbeEstimate(value, torch.zeros_like(value.abs()), op.shape[0])
+        omega = random_block(op, applications, generator, signs=True)
+        return _mean(omega * _apply(op, omega), applications)
 
 
 def _mean(samples: Tensor, applications: int, shift: Tensor | float = 0.0) -> ProbeEstimate:
@@ -159,9 +177,9 @@ def _hutchinson(op: LinearOperator, m: int, generator: torch.Generator | None) -
 
 
 def _hutch_plus_plus(
-    op: LinearOperator, budget: int, generator: torch.Generator | None
+    op: LinearOperator, applications: int, generator: torch.Generator | None
 ) -> ProbeEstimate:
-    m = budget // 3
+    m = applications // 3
     S, G = random_block(op, 2 * m, generator, signs=True).split(m, 1)
     Q = torch.linalg.qr(_apply(op, S)).Q
     G = G - Q @ (Q.mH @ G)
@@ -169,8 +187,10 @@ def _hutch_plus_plus(
     return _mean(_inner(G, AG), 3 * m, shift=_inner(Q, AQ).sum())
 
 
-def _xtrace(op: LinearOperator, budget: int, generator: torch.Generator | None) -> ProbeEstimate:
-    n, m = op.shape[0], budget // 2
+def _xtrace(
+    op: LinearOperator, applications: int, generator: torch.Generator | None
+) -> ProbeEstimate:
+    n, m = op.shape[0], applications // 2
     omega = random_block(op, m, generator)
     Q, R = torch.linalg.qr(_apply(op, omega))
     Z = _apply(op, Q)

@@ -83,7 +83,7 @@ def spectrum(kind: str):
 @app.function
 def ritz_pairs(matrix: torch.Tensor, steps: int):
     """All that the Krylov space knows after so many steps, converged or not."""
-    limits = {"subspace": steps + 2, "max_applications": steps + 1, "tol": 1e-300}
+    limits = {"subspace": steps + 2, "max_iter": steps + 1, "tol": 1e-300}
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         dice = torch.Generator().manual_seed(1)
         return eigsh(matrix, steps, degenerate=False, generator=dice, **limits)

@@ -101,7 +101,7 @@ def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 200):
     yield equals(forms.mean(), A.trace(), n=n)
     yield equals(forms.var(correction=0), variance, n=n)
     wide = planted(torch.randn(4 * n))
-    estimates = [trace(wide, method="hutchinson", budget=8) for _ in range(runs)]
+    estimates = [trace(wide, method="hutchinson", applications=8) for _ in range(runs)]
     yield in_mean(torch.stack([e.value for e in estimates]), float(wide.trace()), sigmas=7, n=4 * n)
     off = wide.square().sum() - wide.diagonal().square().sum()
     told = torch.stack([e.standard_error for e in estimates]).square()
