@@ -21,7 +21,7 @@ __all__ = ["one_line"]
 _ROOM = 48  # characters that a value may take: some four numbers of a tensor
 
 
-def one_line(result: Any) -> str:
+def one_line(self: Any) -> str:
     """The representation of a named tuple, on one line whatever its fields hold.
 
     Example:
@@ -33,8 +33,8 @@ def one_line(result: Any) -> str:
         >>> Fit(0.5, torch.zeros(100, 6)), Fit(0.5, torch.zeros(2))
         (Fit(error=0.5, weights=float32[100, 6]), Fit(error=0.5, weights=tensor([0., 0.])))
     """
-    values = zip(result._fields, result, strict=True)
-    return f"{type(result).__name__}({', '.join(f'{name}={_brief(x)}' for name, x in values)})"
+    values = zip(self._fields, self, strict=True)
+    return f"{type(self).__name__}({', '.join(f'{name}={_brief(x)}' for name, x in values)})"
 
 
 def _brief(value: Any) -> str:

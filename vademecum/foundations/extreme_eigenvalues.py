@@ -19,7 +19,7 @@ not told apart. The claim is `lanczos_residual_bound`.
 
 import math
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Inexact
@@ -63,7 +63,7 @@ def eigsh(
     op: Any,
     k: int = 6,
     *,
-    which: Literal["largest", "smallest", "magnitude"] = "largest",
+    which: str = "largest",
     tol: float | None = None,
     degenerate: bool = True,
     subspace: int | None = None,

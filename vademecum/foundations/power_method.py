@@ -15,7 +15,7 @@ is at hand, `eigsh` needs far fewer products. The claim is `power_iteration`.
 """
 
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Inexact
@@ -57,7 +57,7 @@ class PowerIteration(NamedTuple):
 def power_iteration(
     op: Any,
     *,
-    kind: Literal["singular", "eigenvalue"] = "singular",
+    kind: str = "singular",
     v0: Inexact[Tensor, " n"] | None = None,
     tol: float | None = None,
     max_iter: int = 1000,

@@ -26,7 +26,7 @@ $A$. The standard errors are those of the sample, for XTrace of the exchangeable
 they were independent. The claim is `hutchinson_variance`.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Inexact
@@ -62,7 +62,7 @@ def trace(
     op: Any,
     *,
     applications: int = 64,
-    method: Literal["xtrace", "hutch++", "hutchinson"] = "xtrace",
+    method: str = "xtrace",
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> ProbeEstimate:
