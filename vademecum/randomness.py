@@ -1,8 +1,4 @@
-"""Where random numbers come from: a generator that is given, or the global ones, borrowed.
-
-A function with `generator=None` draws from torch's global generator, wherever its tensors are. A
-generator that is given draws on its own device, from where the numbers are moved, so that a seed
-means the same on every device.
+"""Where random numbers come from: a generator, or the global ones, borrowed and given back.
 
 Layers and samplers draw from global generators, so whoever wants reproducible numbers must seed
 these, and must leave no trace: what ran before and after sees its own random numbers.
@@ -11,35 +7,12 @@ these, and must leave no trace: what ran before and after sees its own random nu
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-__all__ = ["normal", "own_randomness", "reseed", "uniform"]
-
-
-def normal(*shape: int, like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Standard normal numbers, with the dtype and on the device of another tensor.
-
-    Example:
-        >>> numbers = normal(2, like=torch.zeros(1), generator=torch.Generator().manual_seed(0))
-        >>> numbers.equal(torch.randn(2, generator=torch.Generator().manual_seed(0)))
-        True
-    """
-    device = like.device if generator is None else generator.device
-    return torch.randn(shape, generator=generator, device=device, dtype=like.dtype).to(like.device)
-
-
-def uniform(*shape: int, like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Numbers uniform in [0, 1), with the dtype and on the device of another tensor.
-
-    Example:
-        >>> bool((uniform(100, like=torch.zeros(1)) < 1).all())
-        True
-    """
-    device = like.device if generator is None else generator.device
-    return torch.rand(shape, generator=generator, device=device, dtype=like.dtype).to(like.device)
+__all__ = ["own_randomness", "reseed", "source"]
 
 
 @contextmanager
@@ -72,6 +45,20 @@ def reseed(seed: int) -> None:
         torch.cuda.manual_seed_all(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     random.seed(seed)
+
+
+def source(generator: torch.Generator | None, device: torch.device | str | None) -> dict[str, Any]:
+    """What to pass to a sampler of torch so that it draws where the generator is.
+
+    Args:
+        generator: Where random numbers come from; torch's global generator by default.
+        device: Where to draw without a generator.
+
+    Example:
+        >>> torch.randint(1, (2,), **source(torch.Generator(), "cuda")).tolist()
+        [0, 0]
+    """
+    return {"generator": generator, "device": device if generator is None else generator.device}
 
 
 def _cuda() -> bool:

@@ -8,7 +8,8 @@ they are; of everything larger the kind and the size are said:
 | a tensor that fits | `tensor([1., 2.])` |
 | a larger tensor | `float32[100, 6]`, its dtype and shape |
 | a long list, tuple or dict | `list of 50` |
-| anything else | its own representation if it fits, or the name of its class |
+| a module | the name of its class |
+| anything else | as it does, up to a few words |
 """
 
 from collections.abc import Collection
@@ -30,8 +31,8 @@ def one_line(self: Any) -> str:
         ...     error: float
         ...     weights: Tensor
         ...     __repr__ = one_line
-        >>> Fit(0.5, torch.zeros(100, 6)), Fit(0.5, torch.zeros(2))
-        (Fit(error=0.5, weights=float32[100, 6]), Fit(error=0.5, weights=tensor([0., 0.])))
+        >>> Fit(0.5, torch.zeros(100, 6)), Fit(0.5, torch.zeros(2, 1))
+        (Fit(error=0.5, weights=float32[100, 6]), Fit(error=0.5, weights=tensor([[0.], [0.]])))
     """
     values = zip(self._fields, self, strict=True)
     return f"{type(self).__name__}({', '.join(f'{name}={_brief(x)}' for name, x in values)})"
@@ -40,14 +41,12 @@ def one_line(self: Any) -> str:
 def _brief(value: Any) -> str:
     if isinstance(value, nn.Module):
         return f"{type(value).__name__}(...)"
-    large = isinstance(value, Tensor) and value.numel() > _ROOM  # do not format, only to discard it
-    text = "" if large else repr(value)
-    if text and len(text) <= _ROOM and "\n" not in text:
+    large = isinstance(value, Tensor) and value.numel() > _ROOM  # would be formatted for nothing
+    text = "" if large else " ".join(repr(value).split())
+    if 0 < len(text) <= _ROOM or hasattr(value, "_fields"):  # also a result within a result
         return text
     if isinstance(value, Tensor):
         return f"{value.dtype}".removeprefix("torch.") + str(list(value.shape))
-    if hasattr(value, "_fields") and "\n" not in text:  # a result within a result
-        return text
     if isinstance(value, Collection) and not isinstance(value, str):
         return f"{type(value).__name__} of {len(value)}"
-    return repr(value)[: _ROOM - 3].replace("\n", " ") + "..."
+    return text[: _ROOM - 3] + "..."

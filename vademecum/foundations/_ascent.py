@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vademecum.randomness import normal
+from vademecum.randomness import source
 
 __all__ = ["Heights", "ascend"]
 
@@ -43,7 +43,7 @@ def ascend(
     here = score(z)
     s = torch.full_like(z[:, :1], step)
     for _ in range(steps):
-        u = normal(*z.shape, like=z, generator=generator)
+        u = torch.randn(z.shape, dtype=z.dtype, **source(generator, z.device)).to(z.device)
         slope = here.gradient.nan_to_num(posinf=0.0, neginf=0.0)
         u = torch.where((slope != 0).any(1, keepdim=True), slope, u)
         there = project(z + s * torch.nn.functional.normalize(u, dim=1))

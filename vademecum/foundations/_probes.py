@@ -18,6 +18,7 @@ from torch import Tensor
 
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
 from vademecum.progress import ticking
+from vademecum.randomness import source
 
 __all__ = [
     "insist_on_symmetry", "lengths", "random_block", "square_operator", "symmetric_pair", "watched",
@@ -43,11 +44,11 @@ def random_block(
 
     They are drawn where the generator is, so that a seed means the same on every device.
     """
-    source = {"generator": generator, "device": generator.device if generator else op.device}
+    drawn = source(generator, op.device)
     if signs:
-        x = 2.0 * torch.randint(2, (k, op.shape[1]), **source) - 1
+        x = 2.0 * torch.randint(2, (k, op.shape[1]), **drawn) - 1
     else:
-        x = torch.randn(k, op.shape[1], dtype=op.dtype, **source)
+        x = torch.randn(k, op.shape[1], dtype=op.dtype, **drawn)
     return x.to(dtype=op.dtype, device=op.device).T  # by columns, which few of them multiply faster
 
 

@@ -35,7 +35,7 @@ from vademecum.foundations.steepest import (
     rounding,
     rows_of,
 )
-from vademecum.randomness import uniform
+from vademecum.randomness import source
 from vademecum.results import one_line
 
 __all__ = ["ConvexityViolation", "convexity_violation"]
@@ -170,7 +170,7 @@ def _project(region: Region, z: Tensor, size: float) -> Tensor:
 
 def _random_chords(x: Tensor, y: Tensor, size: float, generator: torch.Generator | None) -> Tensor:
     """Chords from x towards y with random weights, half of them shortened up to a thousandfold."""
-    u = uniform(len(x), 2, like=x, generator=generator)
+    u = torch.rand(len(x), 2, dtype=x.dtype, **source(generator, x.device)).to(x.device)
     share = torch.where(u[:, :1] < 0.5, 1.0, 0.5 ** (20 * u[:, :1] - 10))
     return _pack(x, torch.lerp(x, y, share), u[:, 1], size)
 

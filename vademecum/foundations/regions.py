@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number
 from vademecum.foundations.projections import l2_ball
-from vademecum.randomness import normal, uniform
+from vademecum.randomness import source
 
 __all__ = ["Ball", "Box", "Region"]
 
@@ -76,8 +76,9 @@ class Box:
         self, n: int, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, " {n} d"]:
         """Draw n points, uniformly."""
-        u = uniform(n, len(self.low), like=self.low, generator=generator)
-        return torch.lerp(self.low, self.high, u)
+        low, drawn = self.low, source(generator, self.low.device)
+        u = torch.rand(n, len(low), dtype=low.dtype, **drawn)
+        return torch.lerp(low, self.high, u.to(low.device))
 
     def project(self, x: Float[Tensor, " n d"]) -> Float[Tensor, " n d"]:
         """Clamp every coordinate."""
@@ -109,11 +110,10 @@ class Ball:
         self, n: int, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, " {n} d"]:
         """Draw n points, uniformly: a random direction times the d-th root of a random number."""
-        d = len(self.centre)
-        v = normal(n, d, like=self.centre, generator=generator)
-        u = uniform(n, 1, like=self.centre, generator=generator)
+        d, dtype, drawn = len(self.centre), self.centre.dtype, source(generator, self.centre.device)
+        v, u = torch.randn(n, d, dtype=dtype, **drawn), torch.rand(n, 1, dtype=dtype, **drawn)
         v = torch.nn.functional.normalize(v, dim=1) * u ** (1 / d)
-        return self.centre + self.radius * v
+        return self.centre + self.radius * v.to(self.centre.device)
 
     def project(self, x: Float[Tensor, " n d"]) -> Float[Tensor, " n d"]:
         """Shrink what lies outside towards the centre."""
