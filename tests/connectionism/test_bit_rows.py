@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vademecum.connectionism.bit_rows import (
+from vademecum.connectionism._bit_rows import (
     active_units,
     at_least_set,
     count_set,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from vademecum.connectionism.cascade import cascade
+from vademecum.connectionism._cascade import cascade
 
 
 def fire(a):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vademecum.connectionism.delta_rule import delta_rule, pdp_update
+from vademecum.connectionism.error_signals import delta_rule, pdp_update
 
 PHI = {"tanh": torch.tanh, "logistic": torch.sigmoid, "linear": lambda a: a}
 CASES = [

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from vademecum.connectionism.dense_hopfield import DenseHopfield
 from vademecum.connectionism.hopfield import HopfieldNetwork
+from vademecum.connectionism.hopfield.dense import DenseHopfield
 from vademecum.testing import check_part
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from vademecum.connectionism.hopfield_load import (
+from vademecum.connectionism.hopfield.capacity import (
     capacity_curve,
     draw_capacity,
     hopfield_capacity,

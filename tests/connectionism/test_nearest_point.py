@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from vademecum.connectionism.corral import Corral
-from vademecum.connectionism.nearest_point import nearest_point
+from vademecum.connectionism._affine_hull import Corral
+from vademecum.connectionism.convex_hulls import nearest_point
 
 MODULE = sys.modules["vademecum.connectionism.nearest_point"]  # the room has a function of its name
 

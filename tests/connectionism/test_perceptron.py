@@ -13,8 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from vademecum.connectionism import perceptron as module
 from vademecum.connectionism import single_unit
 from vademecum.connectionism.margins import augment
+from vademecum.connectionism.mistake_path import perceptron_path
 from vademecum.connectionism.perceptron import Perceptron
-from vademecum.connectionism.perceptron_path import perceptron_path
 
 
 @parametrize_with_checks([Perceptron()])

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from vademecum.connectionism.perceptron_path import perceptron_loss, perceptron_path
+from vademecum.connectionism.mistake_path import perceptron_loss, perceptron_path
 
 
 def test_path_by_hand():

@@ -13,9 +13,9 @@ from sklearn.linear_model import Lasso as Reference
 from sklearn.linear_model import lasso_path as reference_path
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from vademecum.linear._working_set import START, WorkingSet
 from vademecum.linear.coordinate_descent import descend, soft_threshold
 from vademecum.linear.lasso import Lasso, lasso_path
-from vademecum.linear.working_set import START, WorkingSet
 
 
 @parametrize_with_checks([Lasso(alpha=0.1)])

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from vademecum.linear.lbfgs import _direction, minimise
-from vademecum.linear.penalised_likelihood import PenalisedLikelihood
+from vademecum.linear._lbfgs import _direction, minimise
+from vademecum.linear._penalised_likelihood import PenalisedLikelihood
 
 
 class Quadratic:

@@ -10,9 +10,9 @@ from sklearn.linear_model import LinearRegression as Reference
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vademecum.linear import least_squares as module
+from vademecum.linear._moments import BLOCK, moments
+from vademecum.linear._row_space import row_space
 from vademecum.linear.least_squares import LinearRegression
-from vademecum.linear.moments import BLOCK, moments
-from vademecum.linear.row_space import row_space
 
 
 @parametrize_with_checks([LinearRegression()])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from vademecum.linear.critical_points import critical_points
+from vademecum.linear.landscape import critical_points
 from vademecum.linear.linear_flow import draw_modes, linear_network_flow, mode_strengths
 
 DOUBLE = torch.float64

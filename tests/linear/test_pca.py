@@ -9,8 +9,8 @@ from sklearn.decomposition import PCA as Peer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vademecum.data import load
+from vademecum.linear._principal import SOLVERS, principal_directions
 from vademecum.linear.pca import PCA
-from vademecum.linear.principal import SOLVERS, principal_directions
 
 
 @parametrize_with_checks(

@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vademecum.linear import ridge as module
-from vademecum.linear.moments import BLOCK
+from vademecum.linear._moments import BLOCK
 from vademecum.linear.ridge import RidgeRegression
 
 ALPHAS = [10.0, 0.1, 1.0, 300.0]

@@ -1,18 +1,19 @@
 """Threshold units, perceptrons and associative memories."""
 
-from vademecum.connectionism.cascade import cascade
+from vademecum.connectionism.convex_hulls import NearestPoint, nearest_point
 from vademecum.connectionism.cover import cover_count, separable_probability
-from vademecum.connectionism.delta_rule import DeltaRule, PDPUpdate, delta_rule, pdp_update
-from vademecum.connectionism.dense_hopfield import DenseHopfield, DenseRetrieval
 from vademecum.connectionism.dichotomies import count_dichotomies, dichotomies
-from vademecum.connectionism.hopfield import HopfieldNetwork, Retrieval, overlap
-from vademecum.connectionism.hopfield_load import (
-    Capacity,
+from vademecum.connectionism.error_signals import delta_rule, pdp_update
+from vademecum.connectionism.hopfield import (
     CapacityCurve,
+    DenseHopfield,
+    HopfieldNetwork,
+    Retrieval,
     capacity_curve,
     draw_capacity,
     hopfield_capacity,
     mean_field_overlap,
+    overlap,
 )
 from vademecum.connectionism.kernel_perceptron import KernelPerceptron
 from vademecum.connectionism.margins import augment, margin, novikov_bound, signed_distance
@@ -22,36 +23,30 @@ from vademecum.connectionism.mcculloch_pitts import (
     NormalForm,
     threshold_dnf,
 )
-from vademecum.connectionism.nearest_point import NearestPoint, nearest_point
-from vademecum.connectionism.perceptron import Perceptron
-from vademecum.connectionism.perceptron_path import (
+from vademecum.connectionism.mistake_path import (
     PerceptronPath,
     perceptron_loss,
     perceptron_path,
 )
+from vademecum.connectionism.perceptron import Perceptron
 from vademecum.connectionism.separability import Separability, separable
 from vademecum.connectionism.sparse_patterns import sparse_capacity_bound, sparse_patterns
-from vademecum.connectionism.turing import Cycle, Education, TuringMachine
+from vademecum.connectionism.turing import TuringMachine
 from vademecum.connectionism.willshaw import WillshawMemory, willshaw_information
 
 __all__ = [
     # logic
-    "McCullochPittsNeuron", "NormalForm", "threshold_dnf",
-    "Cycle", "Education", "TuringMachine",
+    "McCullochPittsNeuron", "NormalForm", "TuringMachine", "threshold_dnf",
     # perceptrons
     "KernelPerceptron", "MaxMarginClassifier", "Perceptron",
     "PerceptronPath", "perceptron_loss", "perceptron_path",
-    "DeltaRule", "PDPUpdate", "delta_rule", "pdp_update",
+    "delta_rule", "pdp_update",
     # separability and margins
     "NearestPoint", "Separability", "augment", "margin", "nearest_point", "novikov_bound",
     "separable", "signed_distance",
     "count_dichotomies", "cover_count", "dichotomies", "separable_probability",
     # associative memories
     "WillshawMemory", "sparse_capacity_bound", "sparse_patterns", "willshaw_information",
-    "HopfieldNetwork", "Retrieval", "overlap",
-    "Capacity", "CapacityCurve", "capacity_curve", "draw_capacity", "hopfield_capacity",
-    "mean_field_overlap",
-    "DenseHopfield", "DenseRetrieval",
-    # underneath
-    "cascade",
+    "DenseHopfield", "HopfieldNetwork", "Retrieval", "overlap",
+    "CapacityCurve", "capacity_curve", "draw_capacity", "hopfield_capacity", "mean_field_overlap",
 ]  # fmt: skip

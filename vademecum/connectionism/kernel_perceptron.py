@@ -11,7 +11,7 @@ With $k(x, x') = \langle x, x' \rangle$ it makes the same mistakes in the same o
 `vademecum.connectionism.Perceptron`, up to the rounding of the scores; the claim `perceptron_span`
 checks it in integers.
 
-Examples are shown in blocks, whose corrections are a `vademecum.connectionism.cascade`. The kernel
+Examples are shown in blocks, whose corrections are a `vademecum.connectionism._cascade`. The kernel
 matrix of up to 4096 examples is kept. Of more, its rows are computed strip by strip against the
 examples that were mistaken before, in every epoch: the memory is that of one strip, the time that
 of $n$ times the number of mistaken examples.
@@ -27,10 +27,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
-from vademecum.connectionism.cascade import cascade, one_blas_thread, views
-from vademecum.connectionism.epochs import corrections, learn
-from vademecum.connectionism.labels import give_labels, one_versus_rest, take_labels
-from vademecum.estimators import give, take
+from vademecum.arrays import one_blas_thread, views
+from vademecum.connectionism._cascade import cascade
+from vademecum.connectionism._epochs import corrections, learn
+from vademecum.estimators import as_labels, as_rows, best_labels, like_input, one_versus_rest
 
 __all__ = ["KernelPerceptron"]
 
@@ -51,12 +51,13 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         gamma: The $\gamma$; one over the number of features by default.
         degree: The $p$.
         coef0: The $c$.
-        max_iter: The most epochs. Reaching it with mistakes left gives a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is an epoch,
+            which shows all examples once.
         tol: A unit also stops when its mean loss in an epoch has not improved by `tol` for
             `n_iter_no_change` epochs in a row; None waits for an epoch without mistakes.
         n_iter_no_change: See `tol`.
         shuffle: Whether each epoch shows the examples in an order of its own.
-        random_state: The source of these orders.
+        random_state: Where random numbers come from, as in scikit-learn.
         fit_intercept: Whether there is a bias $b$.
 
     Attributes:
@@ -69,6 +70,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         intercept_: The biases, of shape (1,) or (classes,).
         mistakes_: The number of updates; for more than two classes one for each.
         n_iter_: The number of epochs, of the unit that took the most.
+        converged_: Whether every unit stopped before `max_iter`.
 
     References:
         Aizerman, Braverman and Rozonoer, Theoretical foundations of the potential function method
@@ -116,8 +118,8 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
             ValueError: If the data are not finite, not labelled one by one, or of one class; if a
                 parameter is out of range; if the kernel gives something else than a finite matrix.
         """
-        x = take(self, X, reset=True).detach()
-        self.classes_, index = take_labels(y, x)
+        x = as_rows(self, X, reset=True).detach()
+        self.classes_, index = as_labels(y, x)
         y_units = one_versus_rest(index, len(self.classes_), x.dtype)
         units = _Units(x, y_units, self._kernel(), float(self.fit_intercept))
         with one_blas_thread():
@@ -133,29 +135,29 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         support = units.coef.any(1).nonzero()[:, 0]
         alpha = (units.coef * y_units).long()
         binary = len(self.classes_) == 2
-        self.n_iter_ = run.n_iter
-        self.mistakes_ = run.mistakes.item() if binary else give(run.mistakes, X)
-        self.alpha_ = give(alpha[:, 0] if binary else alpha, X)
-        self.support_ = give(support, X)
-        self.support_vectors_ = give(x[support], X)
-        self.dual_coef_ = give(units.coef[support].T.contiguous(), X)
-        self.intercept_ = give(units.b, X)
+        self.n_iter_, self.converged_ = run.n_iter, run.converged
+        self.mistakes_ = run.mistakes.item() if binary else like_input(run.mistakes, X)
+        self.alpha_ = like_input(alpha[:, 0] if binary else alpha, X)
+        self.support_ = like_input(support, X)
+        self.support_vectors_ = like_input(x[support], X)
+        self.dual_coef_ = like_input(units.coef[support].T.contiguous(), X)
+        self.intercept_ = like_input(units.b, X)
         return self
 
     def decision_function(self, X: Any) -> Any:
         """The scores: of the second class if there are two, else one column for each class."""
         check_is_fitted(self)
-        x = take(self, X)
+        x = as_rows(self, X)
         fitted = self.support_vectors_, self.dual_coef_, self.intercept_
         vectors, coef, b = (torch.as_tensor(v).to(x) for v in fitted)
         k, rows = self._kernel(), max(1, ENTRIES // len(vectors))
         scores = torch.cat([k(part, vectors) @ coef.T + b for part in x.split(rows)])
-        return give(scores[:, 0] if len(coef) == 1 else scores, X)
+        return like_input(scores[:, 0] if len(coef) == 1 else scores, X)
 
     def predict(self, X: Any) -> Any:
         """The labels of the classes that score best."""
         scores = torch.as_tensor(self.decision_function(X))
-        return give_labels(self.classes_, scores)
+        return best_labels(self.classes_, scores)
 
     def _kernel(self) -> Callable[[Tensor, Tensor], Tensor]:
         kernel: Any = self.kernel

@@ -20,8 +20,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from vademecum.arguments import floats, number, signs
-from vademecum.connectionism.nearest_point import nearest_point
-from vademecum.connectionism.scaling import power_of_two
+from vademecum.arrays import power_of_two
+from vademecum.connectionism.convex_hulls import nearest_point
 
 __all__ = ["augment", "margin", "novikov_bound", "signed_distance"]
 

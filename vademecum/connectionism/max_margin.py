@@ -17,19 +17,16 @@ Everything is computed in double precision. That the classes are separated is ve
 and `gap_` certifies how far the margin can be from the largest one. The claim is `max_margin`.
 """
 
-import warnings
 from typing import Any
 
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vademecum.connectionism.labels import give_labels, take_labels
-from vademecum.connectionism.nearest_point import nearest_point
-from vademecum.connectionism.scaling import power_of_two
-from vademecum.estimators import give, take
+from vademecum.arrays import power_of_two
+from vademecum.connectionism.convex_hulls import shortest_vector
+from vademecum.estimators import as_labels, as_rows, best_labels, like_input, warn_unconverged
 
 __all__ = ["MaxMarginClassifier"]
 
@@ -42,7 +39,8 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         tol: The relative gap between the margin and its upper bound at which to stop.
-        max_iter: The most cycles of Wolfe's algorithm; reaching it gives a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a cycle of
+            Wolfe's algorithm.
         fit_intercept: Whether there is a bias $b$; without, the hyperplane passes through zero.
 
     Attributes:
@@ -54,6 +52,7 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
         support_: The indices of the examples with positive dual weight.
         dual_coef_: Their $y_i \alpha_i$, of shape (1, support vectors).
         n_iter_: The number of cycles.
+        converged_: Whether `tol` or the end of the precision was reached, and not `max_iter`.
 
     References:
         Wolfe, Finding the nearest point in a polytope, Mathematical Programming, 1976.
@@ -83,8 +82,8 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
             ValueError: If the classes are not two, are not linearly separable (by more than
                 rounding), or have not been separated within `max_iter` cycles.
         """
-        x = take(self, X, reset=True).detach()
-        self.classes_, index = take_labels(y, x)
+        x = as_rows(self, X, reset=True).detach()
+        self.classes_, index = as_labels(y, x)
         if len(self.classes_) > 2:
             raise ValueError(
                 "Only binary classification is supported. y must have two classes, "
@@ -101,13 +100,13 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
         low, high = scores[sign > 0].min(), scores[sign < 0].max()
         b = -(low + high) / 2 * self.fit_intercept
         functional = (sign * (scores + b)).min()
-        self._explain(bool(functional > _rounding(z, v)), float(v.norm()), scale)
+        self._explain(bool(functional > _rounding(z, v)), scale)
         v, b, alpha = v / functional, b / functional, alpha / functional
         self.margin_, self.gap_ = scale / float(v.norm()), scale * self.gap_
-        self.support_ = give(alpha.nonzero()[:, 0], X)
-        self.dual_coef_ = give((sign * alpha / scale / scale)[alpha > 0][None].to(x), X)
-        self.coef_ = give((v / scale)[None].to(x), X)
-        self.intercept_ = give((b - centre @ v)[None].to(x), X)
+        self.support_ = like_input(alpha.nonzero()[:, 0], X)
+        self.dual_coef_ = like_input((sign * alpha / scale / scale)[alpha > 0][None].to(x), X)
+        self.coef_ = like_input((v / scale)[None].to(x), X)
+        self.intercept_ = like_input((b - centre @ v)[None].to(x), X)
         return self
 
     def _shortest(self, z: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,40 +115,37 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
         options = {"tol": self.tol, "max_iter": self.max_iter}
         alpha = torch.zeros_like(sign)
         if self.fit_intercept:
-            found = nearest_point(z[positive], z[~positive], **options)
+            found = shortest_vector(z[positive], z[~positive], **options)
             alpha[positive], alpha[~positive] = found.weights, found.others
             self.gap_ = found.gap / 2
         else:
-            found = nearest_point(sign[:, None] * z, **options)
+            found = shortest_vector(sign[:, None] * z, **options)
             alpha = found.weights
             self.gap_ = found.gap
-        self.n_iter_ = found.n_iter
+        self.n_iter_, self.converged_ = found.n_iter, found.converged
         return found.point, alpha
 
-    def _explain(self, separated: bool, length: float, scale: float) -> None:
+    def _explain(self, separated: bool, scale: float) -> None:
         """Say what went wrong, if anything did."""
-        gap = self.gap_ * (2 if self.fit_intercept else 1)
-        cut_short = self.n_iter_ == self.max_iter and gap > self.tol * length
-        if not separated and cut_short:
+        if not separated and not self.converged_:
             raise ValueError(f"max_iter must be larger, got {self.max_iter}: no separation so far")
         if not separated:
             raise ValueError("X must be linearly separable into the two classes of y, it is not")
-        if cut_short:
-            message = f"max_iter={self.max_iter} reached, the margin is short by"
-            message += f" {scale * self.gap_:.3g} at most"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        if not self.converged_:
+            short = f"{scale * self.gap_:.3g}"
+            warn_unconverged(f"max_iter={self.max_iter} reached: the margin lacks {short} at most")
 
     def decision_function(self, X: Any) -> Any:
         """The scores, at least 1 in absolute value for every training example."""
         check_is_fitted(self)
-        x = take(self, X)
+        x = as_rows(self, X)
         w, b = (torch.as_tensor(v).to(x) for v in (self.coef_, self.intercept_))
-        return give(x @ w[0] + b, X)
+        return like_input(x @ w[0] + b, X)
 
     def predict(self, X: Any) -> Any:
         """The labels: the second class where the score is positive, else the first."""
         scores = torch.as_tensor(self.decision_function(X))
-        return give_labels(self.classes_, scores)
+        return best_labels(self.classes_, scores)
 
 
 def _rounding(z: Tensor, v: Tensor) -> Tensor:

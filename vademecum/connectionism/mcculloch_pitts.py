@@ -20,6 +20,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
 from vademecum import arguments
+from vademecum.results import one_line
 
 __all__ = ["McCullochPittsNeuron", "NormalForm", "threshold_dnf"]
 
@@ -89,6 +90,9 @@ class NormalForm(NamedTuple):
     """
 
     minterms: Bool[Tensor, " m n"]
+    """One row a minterm: which variables it does not negate."""
+
+    __repr__ = one_line
 
     def __call__(self, x: Shaped[Tensor, " *batch n"]) -> Shaped[Tensor, " *batch"]:
         """The formula's value for each row of bits, in the dtype of `x`."""

@@ -8,15 +8,15 @@ w \leftarrow w + y_i x_i, \quad b \leftarrow b + y_i.$$
 
 Of a block of examples met with weights $(w, b)$, example $i$ has the score
 $\langle x_i, w \rangle + b + \sum_{j < i} (\langle x_i, x_j \rangle + 1)\, c_j$, where $c_j = y_j$
-if example $j$ of the block was a mistake and $0$ if not. These corrections are a
-`vademecum.connectionism.cascade`, and the block ends with $w \leftarrow w + \sum_j c_j x_j$: matrix
-products with the outcome of the sequential rule. In exact arithmetic, so for integers below
+if example $j$ of the block was a mistake and $0$ if not. These corrections are a cascade
+(`vademecum.connectionism._cascade`), and the block ends with $w \leftarrow w + \sum_j c_j x_j$:
+matrix products with the outcome of the sequential rule. In exact arithmetic, so for integers below
 $2^{53}$ in double precision, the outcome is the same to the last bit; otherwise up to the rounding
 of the scores, which can decide an example on the boundary either way.
 
 Several classes are learnt by one unit each, its class against the rest. A single unit on a CPU,
 for which the Gram matrices would be most of the work, goes from mistake to mistake instead
-(`vademecum.connectionism.single_unit`). The claims `perceptron_update` and `novikov_bound` check
+(`vademecum.connectionism._single_unit`). The claims `perceptron_update` and `novikov_bound` check
 what is said here.
 """
 
@@ -29,12 +29,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vademecum.connectionism.cascade import cascade, one_blas_thread, views
-from vademecum.connectionism.epochs import corrections, learn
-from vademecum.connectionism.labels import give_labels, one_versus_rest, take_labels
-from vademecum.connectionism.scaling import power_of_two
-from vademecum.connectionism.single_unit import show
-from vademecum.estimators import give, take
+from vademecum.arrays import lengths, one_blas_thread, views
+from vademecum.connectionism._cascade import cascade
+from vademecum.connectionism._epochs import corrections, learn
+from vademecum.connectionism._single_unit import show
+from vademecum.estimators import as_labels, as_rows, best_labels, like_input, one_versus_rest
 
 __all__ = ["Perceptron"]
 
@@ -49,14 +48,15 @@ class Perceptron(ClassifierMixin, BaseEstimator):
     answers with tensors. A score of zero is answered with the first of two classes.
 
     Args:
-        max_iter: The most epochs. Reaching it with mistakes left gives a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is an epoch,
+            which shows all examples once.
         tol: A unit also stops when its mean loss in an epoch, $\max\{0, -y f(x)\}$ at the time each
             example was shown, has not improved by `tol` for `n_iter_no_change` epochs in a row.
             None waits for an epoch without mistakes, which Novikov's bound promises for
             separable examples only.
         n_iter_no_change: See `tol`.
         shuffle: Whether each epoch shows the examples in an order of its own.
-        random_state: The source of these orders.
+        random_state: Where random numbers come from, as in scikit-learn.
         fit_intercept: Whether there is a bias $b$.
 
     Attributes:
@@ -64,6 +64,7 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         coef_: The weights, of shape (1, d) for two classes, else (classes, d).
         intercept_: The biases, of shape (1,) or (classes,).
         n_iter_: The number of epochs, of the unit that took the most.
+        converged_: Whether every unit stopped before `max_iter`.
         mistakes_: The number of updates; for more than two classes one for each.
         margin_: The geometric margin $\min_i y_i (\langle x_i, w \rangle + b) / \|w\|$ on the
             training data, negative if some example is on the wrong side ($-\infty$ for $w = 0$);
@@ -114,8 +115,8 @@ class Perceptron(ClassifierMixin, BaseEstimator):
             ValueError: If the data are not finite, not labelled one by one, or of one class; if a
                 parameter is out of range; if weights or scores overflow.
         """
-        x = take(self, X, reset=True).detach()
-        self.classes_, index = take_labels(y, x)
+        x = as_rows(self, X, reset=True).detach()
+        self.classes_, index = as_labels(y, x)
         units = _Units(x, one_versus_rest(index, len(self.classes_), x.dtype), self.fit_intercept)
         with one_blas_thread():
             run = learn(
@@ -128,26 +129,26 @@ class Perceptron(ClassifierMixin, BaseEstimator):
                 shuffle=self.shuffle,
                 random_state=self.random_state,
             )
-        self.n_iter_ = run.n_iter
-        self.coef_, self.intercept_ = give(units.w, X), give(units.b, X)
+        self.n_iter_, self.converged_ = run.n_iter, run.converged
+        self.coef_, self.intercept_ = like_input(units.w, X), like_input(units.b, X)
         found = run.mistakes, *units.margins()
         self.mistakes_, self.margin_, self.novikov_bound_ = (
-            v.item() if len(v) == 1 else give(v, X) for v in found
+            v.item() if len(v) == 1 else like_input(v, X) for v in found
         )
         return self
 
     def decision_function(self, X: Any) -> Any:
         """The scores: of the second class if there are two, else one column for each class."""
         check_is_fitted(self)
-        x = take(self, X)
+        x = as_rows(self, X)
         w, b = (torch.as_tensor(v).to(x) for v in (self.coef_, self.intercept_))
         scores = torch.addmm(b, x, w.T)
-        return give(scores[:, 0] if len(w) == 1 else scores, X)
+        return like_input(scores[:, 0] if len(w) == 1 else scores, X)
 
     def predict(self, X: Any) -> Any:
         """The labels of the classes that score best."""
         scores = torch.as_tensor(self.decision_function(X))
-        return give_labels(self.classes_, scores)
+        return best_labels(self.classes_, scores)
 
 
 class _Units:
@@ -222,19 +223,13 @@ class _Units:
         if not scores.isfinite().all():
             raise ValueError(f"X must be smaller: scores overflow {self.x.dtype}")
         worst = (scores * self.y).amin(0).double()
-        length = _lengths(self.w)
+        length = lengths(self.w, 1, dtype=torch.float64)
         bound = torch.full_like(worst, math.inf)
         if (worst > 0).any():
-            radius = math.hypot(float(_lengths(self.x).max()), self.bias)
+            radius = math.hypot(float(lengths(self.x, 1, dtype=torch.float64).max()), self.bias)
             gamma = worst / torch.hypot(length, self.b.double())
             bound = torch.where(worst > 0, (radius / gamma).square(), math.inf)
         return torch.where(length > 0, worst / length, -math.inf), bound
-
-
-def _lengths(rows: Tensor) -> Tensor:
-    scale = power_of_two(rows)
-    rows = rows if scale == 1 else rows / scale
-    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) * scale
 
 
 def _strips(n: int, block: int) -> list[tuple[int, int, int]]:

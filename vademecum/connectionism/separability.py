@@ -35,6 +35,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from vademecum.arguments import floats, signs
+from vademecum.results import one_line
 
 __all__ = ["Separability", "separable"]
 
@@ -50,6 +51,7 @@ class Separability(NamedTuple):
     """
 
     separable: bool
+    """Whether a hyperplane has each label on a side of its own."""
     w: Float[Tensor, " d"] | None
     """The normal of a separating hyperplane; None if there is none."""
     b: float | None
@@ -60,6 +62,8 @@ class Separability(NamedTuple):
     r"""The weights $\lambda$ if nothing separates, else None."""
     residual: float
     r"""$\|\sum_i \lambda_i y_i \tilde x_i\|$ of the certificate; 0 if it was verified exactly."""
+
+    __repr__ = one_line
 
 
 def separable(
@@ -76,9 +80,9 @@ def separable(
         The verified answer, in double precision, on the device of the points.
 
     Raises:
-        ValueError: If the points are not finite, the labels are not signs, or an integer is not a
-            number of double precision.
-        ArithmeticError: If neither answer could be verified.
+        ValueError: If the points are not finite, the labels are not signs, an integer is not a
+            number of double precision, or the points are so close that neither answer could be
+            verified.
 
     References:
         Gordan, Über die Auflösung linearer Gleichungen mit reellen Coefficienten, Mathematische
@@ -107,9 +111,9 @@ def separable(
         return Separability(True, normal, b, margin, None, 0.0)
     found = _certificate(z, lam)
     if found is None:
-        raise ArithmeticError(
-            "x can be neither separated nor shown to be inseparable: points of the two labels "
-            "are closer than the precision of the linear programme"
+        raise ValueError(
+            "x must be farther apart: points of the two labels are closer than the precision of "
+            "the linear programme, and can be neither separated nor shown to be inseparable"
         )
     return Separability(False, None, None, None, torch.from_numpy(found[0]).to(x.device), found[1])
 
@@ -141,7 +145,7 @@ def _programme(x: np.ndarray, y: np.ndarray, bias: bool) -> tuple[np.ndarray, np
         method="highs-ds",
     )
     if found.status != 0:
-        raise ArithmeticError(f"the linear programme could not be solved: {found.message}")
+        raise ValueError(f"x must give a linear programme that SciPy can solve: {found.message}")
     theta = found.x[:d].copy()
     theta[: x.shape[1]] /= scale
     if bias:

@@ -23,6 +23,7 @@ from scipy.special import betaln
 from torch import Tensor
 
 from vademecum.arguments import whole
+from vademecum.randomness import source
 
 __all__ = ["sparse_capacity_bound", "sparse_patterns"]
 
@@ -41,7 +42,7 @@ def sparse_patterns(
         count: The number of patterns.
         n: The number of units.
         r: The number of active units in each pattern.
-        generator: The source of randomness; torch's default generator if there is none.
+        generator: Where random numbers come from; torch's global generator by default.
         device: Where the patterns shall be; by default where the generator is.
 
     References:
@@ -62,7 +63,7 @@ def sparse_patterns(
     chosen = min(r, n - r)  # where most units are active, draw those that are not
     x = torch.zeros(count, n, dtype=torch.bool, device=device)
     for j in range(n - chosen, n):
-        unit = torch.randint(j + 1, (count, 1), generator=generator, device=device)
+        unit = torch.randint(j + 1, (count, 1), **source(generator, device)).to(x.device)
         unit.masked_fill_(x.gather(1, unit), j)
         x.scatter_(1, unit, True)
     return x if chosen == r else ~x

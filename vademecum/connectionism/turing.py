@@ -26,8 +26,12 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
 from vademecum import arguments
+from vademecum.connectionism._education import Education, Lesson, anneal, exhaust, tick
+from vademecum.estimators import warn_unconverged
+from vademecum.randomness import source
+from vademecum.results import one_line
 
-__all__ = ["Cycle", "Education", "TuringMachine"]
+__all__ = ["TuringMachine"]
 
 
 class Cycle(NamedTuple):
@@ -35,30 +39,17 @@ class Cycle(NamedTuple):
 
     Example:
         >>> TuringMachine(torch.tensor([[0, 0]])).cycle(torch.tensor([False]))
-        Cycle(preperiod=tensor(0), period=tensor(2))
+        Cycle(preperiod=tensor(0), period=tensor(2), converged=tensor(True))
     """
 
     preperiod: Int[Tensor, " *batch"]
+    """The number of steps before the cycle; -1 where none was found."""
     period: Int[Tensor, " *batch"]
+    """The length of the cycle; 0 where none was found."""
+    converged: Bool[Tensor, " *batch"]
+    """Whether the cycle was found within `max_iter` steps."""
 
-
-class Education(NamedTuple):
-    """The best switches found, and how many output bits they still get wrong.
-
-    If `exhaustive`, no setting does better. `tried` counts the settings that were looked at.
-
-    Example:
-        >>> machine = TuringMachine(torch.tensor([[0, 0], [0, 1]]), torch.ones(2, 2).bool())
-        >>> examples, wanted = torch.tensor([[0], [1]]).bool(), torch.tensor([[1], [0]]).bool()
-        >>> found = machine.educate(examples, wanted, inputs=[0], outputs=[1], steps=1)
-        >>> found.mismatches, found.tried, found.exhaustive
-        (0, 16, True)
-    """
-
-    switches: Bool[Tensor, " n k"]
-    mismatches: int
-    tried: int
-    exhaustive: bool
+    __repr__ = one_line
 
 
 class TuringMachine(nn.Module):
@@ -113,11 +104,12 @@ class TuringMachine(nn.Module):
             n: The number of units.
             kind: The type, "A" or "B".
             inputs: How many sources each unit has.
-            generator: Where to draw from; its device will be the machine's.
+            generator: Where random numbers come from; torch's global generator by default. The
+                machine will be where it is.
         """
         n, inputs = arguments.whole("n", n, low=1), arguments.whole("inputs", inputs, low=1)
         arguments.choice("kind", kind, ("A", "B"))
-        draw = {"generator": generator, "device": generator.device if generator else None}
+        draw = source(generator, None)
         sources = torch.randint(n, (n, inputs), **draw)
         return cls(sources, torch.randint(2, (n, inputs), **draw).bool() if kind == "B" else None)
 
@@ -132,7 +124,7 @@ class TuringMachine(nn.Module):
 
     def step(self, states: Shaped[Tensor, " *batch n"]) -> Bool[Tensor, " *batch n"]:
         """One tick of the clock, for each of a batch of states: all units answer at once."""
-        return _tick(_match("states", states, self.sources[:, 0]), self.sources, self.switches)
+        return tick(_match("states", states, self.sources[:, 0]), self.sources, self.switches)
 
     def run(
         self, states: Shaped[Tensor, " *batch n"], steps: int
@@ -141,18 +133,16 @@ class TuringMachine(nn.Module):
         states = _match("states", states, self.sources[:, 0])
         path = [states]
         for _ in range(arguments.whole("steps", steps, low=0)):
-            path.append(_tick(path[-1], self.sources, self.switches))
+            path.append(tick(path[-1], self.sources, self.switches))
         return torch.stack(path)
 
-    def cycle(self, states: Shaped[Tensor, " *batch n"], *, limit: int = 10**6) -> Cycle:
+    def cycle(self, states: Shaped[Tensor, " *batch n"], *, max_iter: int = 10**6) -> Cycle:
         """When each run begins to repeat itself, and how often, by Brent's algorithm.
 
         Args:
             states: Where the runs start.
-            limit: The number of steps after which to give up.
-
-        Raises:
-            RuntimeError: If some run has not closed its cycle within the limit.
+            max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a tick
+                of the clock.
 
         References:
             Brent, An Improved Monte Carlo Factorization Algorithm, BIT, 1980.
@@ -160,20 +150,24 @@ class TuringMachine(nn.Module):
         mark = _match("states", states, self.sources[:, 0])
         period = torch.zeros(mark.shape[:-1], dtype=torch.long, device=mark.device)
         hare, since, power = mark, 0, 1
-        for _ in range(arguments.whole("limit", limit, low=1)):
+        for _ in range(arguments.whole("max_iter", max_iter, low=1)):
             hare, since = self.step(hare), since + 1
             period = torch.where((period == 0) & (hare == mark).all(-1), since, period)
             if period.all():
-                return Cycle(self._preperiod(states, period), period)
+                break
             if since == power:
                 mark, since, power = hare, 0, 2 * power
-        raise RuntimeError(f"some run has no cycle within {limit} steps")
+        found = period > 0
+        if not found.all():
+            runs = int((~found).sum())
+            warn_unconverged(f"max_iter={max_iter} reached: {runs} runs have closed no cycle")
+        return Cycle(torch.where(found, self._preperiod(states, period), -1), period, found)
 
     def _preperiod(self, tortoise: Tensor, period: Tensor) -> Tensor:
         hare, steps = tortoise, torch.zeros_like(period)
         for ahead in range(int(period.max())):
             hare = torch.where((ahead < period)[..., None], self.step(hare), hare)
-        while (apart := (hare != tortoise).any(-1)).any():
+        while (apart := (hare != tortoise).any(-1) & (period > 0)).any():
             steps = steps + apart
             hare, tortoise = self.step(hare), self.step(tortoise)
         return steps
@@ -186,7 +180,7 @@ class TuringMachine(nn.Module):
         inputs: list[int],
         outputs: list[int],
         steps: int,
-        tries: int = 2**16,
+        max_iter: int = 2**16,
         generator: torch.Generator | None = None,
     ) -> Education:
         """Look for switches that make the machine answer examples as wanted.
@@ -202,8 +196,9 @@ class TuringMachine(nn.Module):
             inputs: The numbers of the input units.
             outputs: The numbers of the output units.
             steps: How many ticks to wait for the answer.
-            tries: How many settings to look at, at most.
-            generator: Where the search draws from.
+            max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each looks at
+                one setting of the switches.
+            generator: Where random numbers come from; torch's global generator by default.
 
         Raises:
             ValueError: If the machine is of type A, or an argument does not fit it.
@@ -218,74 +213,13 @@ class TuringMachine(nn.Module):
         if len(examples) != len(wanted):
             raise ValueError(f"wanted must have {len(examples)} rows, got {len(wanted)}")
         arguments.whole("steps", steps, low=1)
-        lesson = _Lesson(self.sources, examples.bool(), wanted.bool(), inputs, outputs, steps)
-        if 2 ** self.switches.numel() <= arguments.whole("tries", tries, low=64):
-            return _exhaust(lesson)
-        return _anneal(lesson, tries // 64, generator)
-
-
-class _Lesson(NamedTuple):
-    sources: Tensor
-    examples: Tensor
-    wanted: Tensor
-    inputs: list[int]
-    outputs: list[int]
-    steps: int
-
-    def mismatches(self, switches: Bool[Tensor, " c n k"]) -> Int[Tensor, " c"]:
-        """How many output bits each of the settings gets wrong."""
-        shape = (len(switches), len(self.examples), len(self.sources))
-        states = torch.zeros(shape, dtype=torch.bool, device=switches.device)
-        states[..., self.inputs] = self.examples
-        for _ in range(self.steps):
-            states = _tick(states, self.sources, switches[:, None])
-            states[..., self.inputs] = self.examples
-        return (states[..., self.outputs] != self.wanted).sum((1, 2))
-
-
-def _exhaust(lesson: _Lesson, chunk: int = 1024) -> Education:
-    bits = lesson.sources.numel()
-    digits = torch.arange(bits, device=lesson.sources.device)
-    best = Education(lesson.sources.bool(), lesson.wanted.numel() + 1, 2**bits, True)
-    for start in range(0, 2**bits, chunk):
-        codes = torch.arange(start, min(start + chunk, 2**bits), device=digits.device)
-        settings = ((codes[:, None] >> digits) & 1).bool().view(-1, *lesson.sources.shape)
-        wrong, at = lesson.mismatches(settings).min(0)
-        if int(wrong) < best.mismatches:
-            best = best._replace(switches=settings[at].clone(), mismatches=int(wrong))
-    return best
-
-
-def _anneal(lesson: _Lesson, rounds: int, generator: torch.Generator | None) -> Education:
-    chains, bits, device = 64, lesson.sources.numel(), lesson.sources.device
-    draw = {"generator": generator, "device": generator.device if generator else device}
-    settings = torch.randint(2, (chains, bits), **draw).to(device).bool()
-    wrong = lesson.mismatches(settings.view(chains, *lesson.sources.shape))
-    row = torch.arange(chains, device=device)
-    best, least, tried = settings.clone(), wrong.clone(), chains
-    for t in range(1, rounds):
-        if int(least.min()) == 0:
-            break
-        temperature = 0.02 ** (t / rounds)  # from one mismatch to a fiftieth
-        trial = settings.clone()
-        trial[row, torch.randint(bits, (chains,), **draw).to(device)] ^= True
-        after = lesson.mismatches(trial.view(chains, *lesson.sources.shape))
-        luck = torch.rand(chains, **draw).to(device)
-        accepted = luck < torch.exp((wrong - after) / temperature)
-        settings = torch.where(accepted[:, None], trial, settings)
-        wrong, tried = torch.where(accepted, after, wrong), tried + chains
-        best = torch.where((wrong < least)[:, None], settings, best)
-        least = torch.minimum(wrong, least)
-    i = int(least.argmin())
-    return Education(best[i].view_as(lesson.sources), int(least[i]), tried, False)
-
-
-def _tick(states: Tensor, sources: Tensor, switches: Tensor | None) -> Tensor:
-    answer = torch.ones_like(states)
-    for i in range(sources.shape[1]):
-        signal = states[..., sources[:, i]]
-        answer = answer & (signal if switches is None else signal | ~switches[..., i])
-    return ~answer
+        lesson = Lesson(self.sources, examples.bool(), wanted.bool(), inputs, outputs, steps)
+        if 2 ** self.switches.numel() <= arguments.whole("max_iter", max_iter, low=64):
+            return exhaust(lesson)
+        found = anneal(lesson, max_iter // 64, generator)
+        if not found.converged:
+            warn_unconverged(f"max_iter={max_iter} reached with {found.mismatches} mismatches left")
+        return found
 
 
 def _match(name: str, x: Tensor, like: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Shaped, UInt8
 from torch import Tensor, nn
 
 from vademecum.arguments import bits, floats, number, whole
-from vademecum.connectionism.bit_rows import (
+from vademecum.connectionism._bit_rows import (
     active_units,
     all_set,
     at_least_set,

@@ -26,7 +26,8 @@ import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
-from vademecum.foundations._probes import lengths, random_block, symmetric_pair
+from vademecum.arrays import lengths
+from vademecum.foundations._probes import random_block, symmetric_pair
 from vademecum.foundations.operators import LinearOperator
 
 __all__ = ["KrylovBasis", "side_by_side"]

@@ -16,12 +16,13 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
+from vademecum.arrays import lengths
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
 from vademecum.progress import ticking
 from vademecum.randomness import source
 
 __all__ = [
-    "insist_on_symmetry", "lengths", "random_block", "square_operator", "symmetric_pair", "watched",
+    "insist_on_symmetry", "random_block", "square_operator", "symmetric_pair", "watched",
 ]  # fmt: skip
 
 _COLUMNS = 16  # that are applied between two ticks of a progress bar
@@ -81,19 +82,6 @@ def watched(op: LinearOperator, total: int | None, *, progress: bool) -> Iterato
             dtype=op.dtype,
             device=op.device,
         )
-
-
-def lengths(x: Inexact[Tensor, " ..."], dim: int = 0, *, keepdim: bool = False) -> Tensor:
-    """Euclidean norms of vectors along an axis, whose squares may over- or underflow.
-
-    Example:
-        >>> lengths(torch.tensor([3e30, 4e30]))
-        tensor(5.0000e+30)
-    """
-    scale = x.abs().amax(dim, keepdim=True)
-    scale = torch.where(scale > 0, scale, 1)
-    norm = scale * torch.linalg.vector_norm(x / scale, dim=dim, keepdim=True)
-    return norm if keepdim else norm.squeeze(dim)
 
 
 def symmetric_pair(

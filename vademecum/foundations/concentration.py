@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vademecum.arguments import broadcasting, floats, number, whole
-from vademecum.foundations._probes import lengths
+from vademecum.arrays import lengths
 
 __all__ = [
     "chebyshev_bound", "chebyshev_sample_size", "hoeffding_bound", "hoeffding_sample_size",

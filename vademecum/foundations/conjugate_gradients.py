@@ -28,7 +28,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.foundations._probes import lengths, square_operator, symmetric_pair, watched
+from vademecum.arrays import lengths
+from vademecum.foundations._probes import square_operator, symmetric_pair, watched
 from vademecum.foundations.operators import LinearOperator
 from vademecum.results import one_line
 

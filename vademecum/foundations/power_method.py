@@ -23,7 +23,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import choice, floats, number, whole
-from vademecum.foundations._probes import lengths, random_block, square_operator, watched
+from vademecum.arrays import lengths
+from vademecum.foundations._probes import random_block, square_operator, watched
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
 from vademecum.results import one_line
 

@@ -27,13 +27,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vademecum.arguments import choice, floats, number
+from vademecum.arrays import empty
 from vademecum.foundations.operators import LinearOperator
 from vademecum.gradients.constant_inputs import constant_inputs
 from vademecum.gradients.functional import functional
 from vademecum.gradients.inputs import Entangled, refuse_nan
 from vademecum.gradients.jacobian_blocks import Blocks
 from vademecum.gradients.recorded_pass import differentiable
-from vademecum.large_arrays import empty
 
 __all__ = ["Jacobian", "jacobian", "pull"]
 

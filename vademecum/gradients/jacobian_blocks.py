@@ -19,11 +19,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vademecum.arrays import empty
 from vademecum.gradients.functional import Functional
 from vademecum.gradients.inputs import count_examples, rows
 from vademecum.gradients.per_example import fill, mapped, places
 from vademecum.gradients.recorded_pass import record, study
-from vademecum.large_arrays import empty
 
 __all__ = ["Blocks"]
 

@@ -19,11 +19,11 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
+from vademecum.arrays import empty
 from vademecum.gradients.functional import Functional, functional
 from vademecum.gradients.inputs import count_examples, named_tensors, rows
 from vademecum.gradients.layer_rules import RULES
 from vademecum.gradients.recorded_pass import Call, Pass, record, study
-from vademecum.large_arrays import empty
 
 __all__ = ["fill", "mapped", "passes", "per_example_gradients", "places", "summed"]
 

@@ -2,9 +2,9 @@
 
 from vademecum.linear.autoencoder import LinearAutoencoder
 from vademecum.linear.coordinate_descent import soft_threshold
-from vademecum.linear.critical_points import CriticalPoint, critical_points
 from vademecum.linear.deep_linear import DeepLinearNetwork
 from vademecum.linear.exponential_family import ExponentialFamily, glm_loss
+from vademecum.linear.landscape import CriticalPoint, critical_points
 from vademecum.linear.lasso import Lasso, LassoPath, lasso_path
 from vademecum.linear.least_squares import LinearRegression
 from vademecum.linear.linear_flow import (
@@ -13,7 +13,7 @@ from vademecum.linear.linear_flow import (
     linear_network_flow,
     mode_strengths,
 )
-from vademecum.linear.lms import LMS, RateBounds, lms_rate_bounds
+from vademecum.linear.lms import LMS, lms_rate_bounds
 from vademecum.linear.logistic import LogisticRegression
 from vademecum.linear.pca import PCA
 from vademecum.linear.ridge import RidgeRegression
@@ -23,7 +23,7 @@ from vademecum.linear.whitening import Whitening, whiten
 __all__ = [
     # regression
     "LMS", "Lasso", "LinearRegression", "RidgeRegression",
-    "LassoPath", "RateBounds", "lasso_path", "lms_rate_bounds", "soft_threshold",
+    "LassoPath", "lasso_path", "lms_rate_bounds", "soft_threshold",
     "Whitening", "whiten",
     # classification
     "LogisticRegression", "SoftmaxRegression",

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vademecum.arguments import floats, whole
-from vademecum.linear.principal import principal_directions
+from vademecum.linear._principal import principal_directions
 
 __all__ = ["LinearAutoencoder"]
 

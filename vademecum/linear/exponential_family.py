@@ -145,6 +145,10 @@ class ExponentialFamily:
     ) -> Shaped[Tensor, " *outcomes"]:
         """An outcome for each natural parameter; without gradient.
 
+        Args:
+            eta: The natural parameters.
+            generator: Where random numbers come from; torch's global generator by default.
+
         Example:
             >>> family = ExponentialFamily.named("bernoulli")
             >>> family.sample(torch.tensor([-100.0, 100.0]))
@@ -153,8 +157,9 @@ class ExponentialFamily:
         self._check(eta)
         if self.sampler is None:
             raise ValueError(f"sampler must be given to sample from {self.name}, got None")
+        where = eta.device if generator is None else generator.device
         with torch.no_grad():
-            return self.sampler(eta, generator)
+            return self.sampler(eta.to(where), generator).to(eta.device)
 
     def _check(self, eta: Tensor) -> None:
         good = self.domain(floats("eta", eta))

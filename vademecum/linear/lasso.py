@@ -2,7 +2,7 @@ r"""The lasso: few features at a time, and a certificate over all.
 
 $$\min_{w, b}\ \frac1{2n} \|y - X w - b\|^2 + \alpha \|w\|_1$$
 
-is solved on few features at a time, with a certificate over all: `vademecum.linear.working_set`
+is solved on few features at a time, with a certificate over all: `vademecum.linear._working_set`
 chooses the features, `vademecum.linear.coordinate_descent` finds their weights, and everything
 stops at a duality gap of at most $\mathrm{tol} \cdot \frac1n \|y - \bar y\|^2$. The gap bounds how
 much the objective could still fall, whatever the way to $w$. It is exact up to the rounding of
@@ -12,14 +12,14 @@ products in the dtype of the data. The claim is `lasso`.
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from sklearn.base import BaseEstimator, RegressorMixin
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.estimators import take
-from vademecum.linear.targets import answer, give_map, take_targets
-from vademecum.linear.working_set import WorkingSet
+from vademecum.estimators import as_rows, as_targets, fitted_map, predict_linear
+from vademecum.linear._working_set import WorkingSet
+from vademecum.results import one_line
 
 __all__ = ["Lasso", "LassoPath", "lasso_path"]
 
@@ -37,13 +37,15 @@ class Lasso(RegressorMixin, BaseEstimator):
         alpha: The penalty, positive; see `lasso_path` for many.
         fit_intercept: Whether there is an intercept, which is not penalised.
         tol: The duality gap to stop at, in units of the mean square of the centred targets.
-        max_iter: The most sweeps of coordinate descent. Reaching it gives a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a sweep of
+            coordinate descent.
 
     Attributes:
         coef_: The weights, of shape (d,).
         intercept_: The intercept.
         dual_gap_: The duality gap: the objective is at most so much above its minimum.
         n_iter_: The number of sweeps.
+        converged_: Whether the gap is what `tol` asks for.
 
     References:
         Tibshirani, Regression shrinkage and selection via the lasso, Journal of the Royal
@@ -71,21 +73,22 @@ class Lasso(RegressorMixin, BaseEstimator):
             ValueError: If the data are not finite, there is not one target for each example, or a
                 parameter is out of range.
         """
-        x = take(self, X, reset=True).detach()
-        y = take_targets(y, x, several=False)
+        x = as_rows(self, X, reset=True).detach()
+        y = as_targets(y, x, several=False)
         number("alpha", self.alpha, above=0.0)
         options = {"tol": self.tol, "max_iter": self.max_iter}
         problem = WorkingSet(x, y, centre=bool(self.fit_intercept), **options)
         (point,) = problem.solve([self.alpha])
         self.dual_gap_, self.n_iter_ = point.gap, point.sweeps
+        self.converged_ = problem.is_solved(point)
         w, b = problem.map(point)
         zero = torch.zeros_like(w)
-        self.coef_, self.intercept_ = give_map(w[None], zero, b[None], y, X)
+        self.coef_, self.intercept_ = fitted_map(w[None], zero, b[None], y, X)
         return self
 
     def predict(self, X: Any) -> Any:
         """The answers of the map."""
-        return answer(self, X)
+        return predict_linear(self, X)
 
 
 class LassoPath(NamedTuple):
@@ -99,10 +102,17 @@ class LassoPath(NamedTuple):
     """
 
     alphas: Float[Tensor, " a"]
+    """The penalties."""
     coefs: Float[Tensor, " a d"]
+    """The weights at each."""
     intercepts: Float[Tensor, " a"]
+    """The intercept at each."""
     gaps: Float[Tensor, " a"]
     """The duality gaps, in double precision."""
+    converged: Bool[Tensor, " a"]
+    """Whether the gap is what `tol` asks for."""
+
+    __repr__ = one_line
 
 
 def lasso_path(
@@ -126,7 +136,8 @@ def lasso_path(
         ratio: See `alphas`.
         fit_intercept: As in `Lasso`.
         tol: As in `Lasso`, for each penalty.
-        max_iter: As in `Lasso`, for each penalty.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a sweep of
+            coordinate descent; the number is for each penalty.
 
     Raises:
         ValueError: If the data are not finite, shapes do not fit, or a parameter is out of range.
@@ -141,7 +152,7 @@ def lasso_path(
         >>> path.alphas, path.coefs.T
         (tensor([2.0000, 1.0000, 0.5000]), tensor([[0.0000, 1.0000, 1.5000]]))
     """
-    x, y = floats("x", x, ndim=2).detach(), take_targets(y, x, several=False)
+    x, y = floats("x", x, ndim=2).detach(), as_targets(y, x, several=False)
     problem = WorkingSet(x, y, centre=fit_intercept, tol=tol, max_iter=max_iter)
     if not isinstance(alphas, Tensor):
         whole("alphas", alphas, low=1)
@@ -156,6 +167,7 @@ def lasso_path(
         p for k in range(0, len(wanted), SHARED) for p in problem.solve(wanted[k : k + SHARED])
     ]
     maps = [problem.map(point) for point in points]
-    gaps = [point.gap for point in points]
+    gaps = torch.tensor([point.gap for point in points], dtype=torch.float64, device=x.device)
+    converged = torch.tensor([problem.is_solved(point) for point in points], device=x.device)
     coefs, intercepts = (torch.stack(parts).to(x) for parts in zip(*maps, strict=True))
-    return LassoPath(alphas.to(x), coefs, intercepts, coefs.new_tensor(gaps, dtype=torch.float64))
+    return LassoPath(alphas.to(x), coefs, intercepts, gaps, converged)

@@ -6,7 +6,7 @@ w = (Z^+ Y)^\top,\quad b = \bar y - w \bar x,$$
 where the rows of $Z$ and $Y$ are $x_i - \bar x$ and $y_i - \bar y$ (without an intercept $x_i$ and
 $y_i$). Among all minimisers the Moore-Penrose inverse $Z^+$ picks the one with the least norm of
 $w$. Which singular values of $Z$ count as zero, and so its rank, is said in
-`vademecum.linear.row_space`.
+`vademecum.linear._row_space`.
 
 Where the columns of $Z$, scaled to unit norm, have a Gram matrix $C$ with
 $\|C\|_1 \|C^{-1}\|_1 \le \varepsilon^{-1/2}$ for the precision $\varepsilon$ of the dtype, and $Z$
@@ -23,10 +23,9 @@ from jaxtyping import Float
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from torch import Tensor
 
-from vademecum.estimators import take
-from vademecum.linear.moments import Moments, blocks, moments
-from vademecum.linear.row_space import row_space, zero_level
-from vademecum.linear.targets import answer, give_map, take_targets
+from vademecum.estimators import as_rows, as_targets, fitted_map, predict_linear
+from vademecum.linear._moments import Moments, blocks, moments
+from vademecum.linear._row_space import row_space, zero_level
 
 __all__ = ["LinearRegression"]
 
@@ -69,26 +68,26 @@ class LinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Raises:
             ValueError: If the data are not finite, or there is not one target for each example.
         """
-        x = take(self, X, reset=True).detach()
-        y = take_targets(y, x)
+        x = as_rows(self, X, reset=True).detach()
+        y = as_targets(y, x)
         columns = y.reshape(len(x), -1)
         if len(x) > x.shape[1]:
             about = moments(x, columns, centre=self.fit_intercept)
             w = _by_cholesky(x, columns, about)
             if w is not None:
                 self.rank_ = x.shape[1]
-                self.coef_, self.intercept_ = give_map(w.T, about.mean_x, about.mean_y, y, X)
+                self.coef_, self.intercept_ = fitted_map(w.T, about.mean_x, about.mean_y, y, X)
                 return self
         mean_x, mean_y = (v.double().mean(0) * self.fit_intercept for v in (x, columns))
         space = row_space(x, mean_x, columns - mean_y)
         w = space.basis / space.sigma @ space.images
         self.rank_ = len(space.sigma)
-        self.coef_, self.intercept_ = give_map(w.T, mean_x, mean_y, y, X)
+        self.coef_, self.intercept_ = fitted_map(w.T, mean_x, mean_y, y, X)
         return self
 
     def predict(self, X: Any) -> Any:
         """The answers of the map."""
-        return answer(self, X)
+        return predict_linear(self, X)
 
 
 def _by_cholesky(

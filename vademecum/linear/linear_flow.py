@@ -35,6 +35,8 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number
 from vademecum.linear.deep_linear import DeepLinearNetwork
+from vademecum.randomness import source
+from vademecum.results import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,10 +58,17 @@ class LinearNetworkFlow(NamedTuple):
     """
 
     depth: int
+    """The number of layers."""
     times: Float[Tensor, " times"]
+    """When the strengths were looked at."""
     singular_values: Float[Tensor, " modes"]
+    """The $s$ of each mode."""
     predicted: Float[Tensor, " times modes"]
+    """The strengths by theory."""
     measured: Float[Tensor, " times modes"]
+    """The strengths in the network that was trained."""
+
+    __repr__ = one_line
 
 
 def linear_network_flow(
@@ -88,7 +97,7 @@ def linear_network_flow(
             `learning_rate * tau` and strengths between two steps are interpolated; by default
             along the gradient flow.
         noise: The standard deviation of normal numbers added to all weights at the start.
-        generator: For the noise, on the CPU.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
         Predicted and measured strengths, in the dtype and on the device of `gamma`.
@@ -120,7 +129,7 @@ def linear_network_flow(
     units = (times / tau).tolist()
     with torch.no_grad():
         for w in network.weights:
-            w += noise * torch.randn(w.shape, generator=generator).to(w)
+            w += noise * torch.randn(w.shape, **source(generator, "cpu")).to(w)
         if learning_rate is None:
             path = _follow(network, gamma, units)
         else:

@@ -20,22 +20,20 @@ lead to least squares but near: the closer, the smaller $\eta$. The claim is `lm
 """
 
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.estimators import give, take
-from vademecum.linear.gram import gram
-from vademecum.linear.targets import answer, take_targets
+from vademecum.estimators import as_rows, as_targets, like_input, predict_linear, warn_unconverged
+from vademecum.linear._gram import gram
+from vademecum.results import one_line
 
-__all__ = ["LMS", "RateBounds", "lms_rate_bounds"]
+__all__ = ["LMS", "lms_rate_bounds"]
 
 BLOCK = {"cpu": 64, "cuda": 256}
 
@@ -52,6 +50,8 @@ class RateBounds(NamedTuple):
     r"""The $2 / \max_i \|\tilde x_i\|^2$."""
     in_mean: float
     r"""The $2 / \lambda_{\max}$, with the mean over the examples for the expectation."""
+
+    __repr__ = one_line
 
 
 def lms_rate_bounds(x: Float[Tensor, " n d"], *, fit_intercept: bool = True) -> RateBounds:
@@ -89,12 +89,13 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Args:
         rate: The $\eta$; if None, $1 / \max_i \|\tilde x_i\|^2$ over the examples seen so far, half
             of what is safe at every step.
-        max_iter: The most epochs of `fit`. Reaching it gives a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is an epoch
+            of `fit`.
         tol: An epoch that moves the weights by at most this share of their norm is the last. In a
             fixed order and at a safe rate there always is one.
         shuffle: Whether each epoch has an order of its own. Then weights keep moving unless some
             fit all examples.
-        random_state: The source of these orders.
+        random_state: Where random numbers come from, as in scikit-learn.
         fit_intercept: Whether there is an intercept $b$.
 
     Attributes:
@@ -103,6 +104,7 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
         rate_: The $\eta$ used.
         loss_: The mean of $\frac12 \|e_i\|^2$ over the last epoch, at the time each was made.
         n_iter_: The number of epochs.
+        converged_: Whether the last epoch of `fit` moved the weights by no more than `tol`.
 
     References:
         Widrow and Hoff, Adaptive switching circuits, IRE WESCON Convention Record, 1960.
@@ -139,8 +141,8 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
             ValueError: If the data are not finite, there is not one target for each example, a
                 parameter is out of range, or the rate is so large that the weights overflow.
         """
-        x = take(self, X, reset=True).detach()
-        y = take_targets(y, x)
+        x = as_rows(self, X, reset=True).detach()
+        y = as_targets(y, x)
         whole("max_iter", self.max_iter, low=1)
         number("tol", self.tol, low=0.0)
         rng = check_random_state(self.random_state)
@@ -154,11 +156,12 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
             moved = float((unit.weights - before).norm()) / norm if norm > 0 else 0.0
             if moved <= self.tol or not unit.weights.isfinite().all():
                 break
-        else:
+        self._keep(unit, y, X)
+        self.converged_ = moved <= self.tol
+        if not self.converged_:
             message = f"max_iter={self.max_iter} reached: the last epoch moved the weights by"
-            message += f" {moved:.3g} of their norm, tol={self.tol}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        return self._keep(unit, y, X)
+            warn_unconverged(f"{message} {moved:.3g} of their norm, tol={self.tol}")
+        return self
 
     def partial_fit(self, X: Any, y: Any) -> "LMS":
         """Learn from each example once, in the given order, starting where the last call ended.
@@ -167,8 +170,8 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
             ValueError: As `fit` does, and if the number of features or targets has changed.
         """
         first = not hasattr(self, "coef_")
-        x = take(self, X, reset=first).detach()
-        y = take_targets(y, x)
+        x = as_rows(self, X, reset=first).detach()
+        y = as_targets(y, x)
         if first:
             self._seen, self.n_iter_ = 0.0, 0
         unit = _Unit(x, y.reshape(len(x), -1), self._rate(x), bool(self.fit_intercept))
@@ -183,7 +186,7 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Any:
         """The answers of the map."""
-        return answer(self, X)
+        return predict_linear(self, X)
 
     def _rate(self, x: Tensor) -> float:
         self._seen = max(self._seen, _radius2(x, bool(self.fit_intercept)))
@@ -199,7 +202,7 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         w, b = unit.weights[:-1].T.to(y.dtype), unit.weights[-1].to(y.dtype)
         self.coef_, self.intercept_ = (
-            give(v if y.ndim > 1 else v[0], like) for v in (w.contiguous(), b)
+            like_input(v if y.ndim > 1 else v[0], like) for v in (w.contiguous(), b)
         )
         self.rate_, self.loss_ = unit.rate, unit.loss
         return self

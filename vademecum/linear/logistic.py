@@ -2,7 +2,7 @@ r"""Logistic regression: two classes, one logit, the Bernoulli likelihood.
 
 The probability of the second class is $\sigma(w^\top x + b)$, $\sigma(z) = 1 / (1 + e^{-z})$, and
 the loss of a label $y \in \{0, 1\}$ is $\ell(y, z) = \log(1 + e^z) - y z$: convex, with gradient
-$(\sigma(z) - y)\, x$ in $w$. `vademecum.linear.likelihood_classifier` states the function that is
+$(\sigma(z) - y)\, x$ in $w$. `vademecum.linear._likelihood_classifier` states the function that is
 minimised, how its decay compares with scikit-learn's $C$, and what happens to separable classes.
 The claims `logistic_loss`, `logistic_gradient` and `logistic_regression` check what is said here.
 """
@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vademecum.connectionism.labels import take_labels
-from vademecum.linear.likelihood_classifier import AbstractLikelihoodClassifier
+from vademecum.estimators import as_labels
+from vademecum.linear._likelihood_classifier import AbstractLikelihoodClassifier
 
 __all__ = ["LogisticRegression"]
 
@@ -30,7 +30,7 @@ class LogisticRegression(AbstractLikelihoodClassifier):
             scikit-learn's `C` is $1 / (\lambda n)$ for $n$ examples. With 0 there is a
             `ConvergenceWarning` if the classes are linearly separable, since no weights are best.
         tol: The largest entry of the gradient that is good enough.
-        max_iter: The most iterations of L-BFGS; reaching it gives a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
         fit_intercept: Whether there is a bias $b$; it is not penalised.
         warm_start: Whether `fit` starts at the weights of the last fit rather than at zero.
 
@@ -41,6 +41,7 @@ class LogisticRegression(AbstractLikelihoodClassifier):
         gradient_: The largest entry of the gradient where the fit stopped, before the weights were
             rounded to the dtype of the data.
         n_iter_: The number of iterations.
+        converged_: Whether that entry is at most `tol`.
 
     References:
         Cox, The regression analysis of binary sequences, Journal of the Royal Statistical Society
@@ -60,7 +61,7 @@ class LogisticRegression(AbstractLikelihoodClassifier):
         return tags
 
     def _targets(self, y: Any, x: Tensor) -> tuple[Any, Tensor]:
-        classes, index = take_labels(y, x)
+        classes, index = as_labels(y, x)
         if len(classes) > 2:
             raise ValueError(
                 f"Only binary classification is supported. y must have two classes, got"

@@ -9,7 +9,7 @@ $$\lambda_i = \frac{\sigma_i^2}{n - 1}, \qquad z_i = v_i^\top (x - \mu).$$
 The first $k$ directions span the subspace of least squared reconstruction error (the claims
 `eckart_young` and `autoencoder_pca`). Signs are chosen such that the largest entry of $v_i$ is
 positive. Exact up to rounding, unless the randomised solver is asked for; what each solver's
-rounding amounts to is told in `vademecum.linear.principal`.
+rounding amounts to is told in `vademecum.linear._principal`.
 """
 
 from typing import Any
@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vademecum.arguments import choice, floats, whole
-from vademecum.estimators import give, take
-from vademecum.linear.principal import SOLVERS, Principal, principal_directions
+from vademecum.estimators import as_rows, like_input
+from vademecum.linear._principal import SOLVERS, Principal, principal_directions
 
 __all__ = ["PCA"]
 
@@ -45,7 +45,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n_oversamples: By how many columns the randomised solver's block is wider than needed.
         iterated_power: How many powers of the covariance the randomised solver looks at. Where
             they would cost more than the covariance matrix, it takes that and is exact.
-        random_state: A seed for the randomised solver.
+        random_state: Where random numbers come from, as in scikit-learn.
 
     Attributes:
         components_: The directions $v_i$ as rows, of shape (k, d).
@@ -103,7 +103,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             ValueError: If the data are not finite, not real or a single row; if a parameter is out
                 of range.
         """
-        x = take(self, X, reset=True, ensure_min_samples=2).detach()
+        x = as_rows(self, X, reset=True, ensure_min_samples=2).detach()
         if x.is_complex():
             raise ValueError(f"X must be real, got {x.dtype}")
         if len(x) < 2:
@@ -116,18 +116,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_components_, self.n_samples_ = k, len(x)
         self.noise_variance_ = max(left, 0.0) / rest if rest else 0.0
         shares = variances / total if total > 0 else torch.zeros_like(variances)
-        self.mean_, self.components_ = give(found.mean, X), give(found.directions, X)
-        self.singular_values_, self.explained_variance_ = give(found.values, X), give(variances, X)
-        self.explained_variance_ratio_ = give(shares, X)
+        self.mean_, self.components_ = like_input(found.mean, X), like_input(found.directions, X)
+        self.singular_values_ = like_input(found.values, X)
+        self.explained_variance_ = like_input(variances, X)
+        self.explained_variance_ratio_ = like_input(shares, X)
         return self
 
     def transform(self, X: Any) -> Any:
         """The components $z_i$, divided by their standard deviations if `whiten`."""
         check_is_fitted(self)
-        x = take(self, X)
+        x = as_rows(self, X)
         mean, directions = self._fitted(x)
         z = (x - mean) @ directions.mT
-        return give(z / self._scale(x) if self.whiten else z, X)
+        return like_input(z / self._scale(x) if self.whiten else z, X)
 
     def inverse_transform(self, X: Any) -> Any:
         """The points with the given components, in the subspace that was found."""
@@ -136,7 +137,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         z = floats("X", z if z.is_floating_point() else z.double(), ndim=2)
         z = floats("X", z, width=self.n_components_)
         mean, directions = self._fitted(z)
-        return give((z * self._scale(z) if self.whiten else z) @ directions + mean, X)
+        return like_input((z * self._scale(z) if self.whiten else z) @ directions + mean, X)
 
     def _find(self, x: Tensor) -> Principal:
         choice("svd_solver", self.svd_solver, SOLVERS)

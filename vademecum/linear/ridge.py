@@ -37,10 +37,9 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from torch import Tensor
 
 from vademecum.arguments import choice, floats
-from vademecum.estimators import give, take
-from vademecum.linear.gram import gram
-from vademecum.linear.moments import blocks, moments
-from vademecum.linear.targets import answer, give_map, take_targets
+from vademecum.estimators import as_rows, as_targets, fitted_map, like_input, predict_linear
+from vademecum.linear._gram import gram
+from vademecum.linear._moments import blocks, moments
 
 __all__ = ["RidgeRegression"]
 
@@ -95,8 +94,8 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
             ValueError: If the data are not finite, there is not one target for each example, a
                 penalty is not positive, or there is but one example to choose among penalties by.
         """
-        x = take(self, X, reset=True).detach()
-        y = take_targets(y, x)
+        x = as_rows(self, X, reset=True).detach()
+        y = as_targets(y, x)
         choice("selection", self.selection, ("gcv", "loo"))
         alphas, several = _penalties(self.alphas, x)
         if several and len(x) < 2:
@@ -104,25 +103,25 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         system = _system(x, y.reshape(len(x), -1), bool(self.fit_intercept), alphas.min())
         w = None if several else _at_one(system, alphas[0])
         if w is not None:
-            self.coef_, self.intercept_ = give_map(w.T, system.mean_x, system.mean_y, y, X)
+            self.coef_, self.intercept_ = fitted_map(w.T, system.mean_x, system.mean_y, y, X)
             self.alpha_ = float(alphas[0])
             return self
         spectrum = _spectrum(system, alphas.min())
         w = system.lift(spectrum.basis @ _shrunk(spectrum, alphas))
-        coef, intercept = give_map(w.mT, system.mean_x, system.mean_y, y, X)
+        coef, intercept = fitted_map(w.mT, system.mean_x, system.mean_y, y, X)
         best = 0
         if several:
             score = _gcv if self.selection == "gcv" else _leave_one_out
             scores = score(system, spectrum, alphas)
             best = int(scores.argmin())
             self.coef_path_, self.intercept_path_ = coef, intercept
-            self.scores_ = give(scores.to(x), X)
+            self.scores_ = like_input(scores.to(x), X)
         self.coef_, self.intercept_, self.alpha_ = coef[best], intercept[best], float(alphas[best])
         return self
 
     def predict(self, X: Any) -> Any:
         """The answers of the map at the penalty chosen."""
-        return answer(self, X)
+        return predict_linear(self, X)
 
 
 def _penalties(alphas: Any, x: Tensor) -> tuple[Float[Tensor, " a"], bool]:

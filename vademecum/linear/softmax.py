@@ -5,7 +5,7 @@ as a one-hot vector or any probability vector, is
 $\ell(y, z) = \log \sum_j e^{z_j} - \langle y, z \rangle$: convex, with gradient
 $(\mathrm{softmax}(z)_k - y_k)\, x$ in $w_k$. A vector added to all $w_k$ changes no probability, so
 the weights are returned with $\sum_k w_k = 0$ and $\sum_k b_k = 0$, where the decay drives them
-anyhow. `vademecum.linear.likelihood_classifier` states the function that is minimised, how its
+anyhow. `vademecum.linear._likelihood_classifier` states the function that is minimised, how its
 decay compares with scikit-learn's $C$, and what happens to separable classes. The claims
 `cross_entropy`, `softmax_gradient` and `softmax_redundancy` check what is said here.
 """
@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from torch import Tensor
 
 from vademecum.arguments import probabilities
-from vademecum.connectionism.labels import take_labels
-from vademecum.linear.likelihood_classifier import AbstractLikelihoodClassifier
+from vademecum.estimators import as_labels
+from vademecum.linear._likelihood_classifier import AbstractLikelihoodClassifier
 
 __all__ = ["SoftmaxRegression"]
 
@@ -36,7 +36,7 @@ class SoftmaxRegression(AbstractLikelihoodClassifier):
             scikit-learn's `C` is $1 / (\lambda n)$ for $n$ examples. With 0 there is a
             `ConvergenceWarning` if the classes are linearly separable, since no weights are best.
         tol: The largest entry of the gradient that is good enough.
-        max_iter: The most iterations of L-BFGS; reaching it gives a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
         fit_intercept: Whether there are biases $b$; they are not penalised.
         warm_start: Whether `fit` starts at the weights of the last fit rather than at zero.
 
@@ -47,6 +47,7 @@ class SoftmaxRegression(AbstractLikelihoodClassifier):
         gradient_: The largest entry of the gradient where the fit stopped, before the weights were
             rounded to the dtype of the data.
         n_iter_: The number of iterations.
+        converged_: Whether that entry is at most `tol`.
 
     References:
         Bridle, Probabilistic interpretation of feedforward classification network outputs, with
@@ -66,7 +67,7 @@ class SoftmaxRegression(AbstractLikelihoodClassifier):
         shape = (y if isinstance(y, Tensor) else np.asarray(y)).shape
         if len(shape) == 2 and shape[1] > 1:
             return _soft(y, x)
-        classes, index = take_labels(y, x)
+        classes, index = as_labels(y, x)
         own = torch.arange(len(classes), device=x.device)[:, None] == index
         return classes, own.to(x.dtype)
 

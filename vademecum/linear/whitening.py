@@ -14,7 +14,7 @@ the $r$ directions with variance are kept: PCA then gives $r$ features, and ZCA 
 covariance is the projection $V V^\top$.
 
 Exact up to rounding: computed in double precision from singular values, not from the covariance,
-with the rank rule of `vademecum.linear.row_space`. The claim is `whitening`.
+with the rank rule of `vademecum.linear._row_space`. The claim is `whitening`.
 """
 
 import math
@@ -25,7 +25,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import choice, floats
-from vademecum.linear.row_space import row_space
+from vademecum.linear._row_space import row_space
+from vademecum.results import one_line
 
 __all__ = ["Whitening", "whiten"]
 
@@ -40,12 +41,17 @@ class Whitening(NamedTuple):
     """
 
     z: Float[Tensor, " n k"]
+    """The white data."""
     mean: Float[Tensor, " d"]
+    r"""The $\bar x$."""
     transform: Float[Tensor, " k d"]
     """The $T$."""
     inverse: Float[Tensor, " d k"]
     """The $S$: inverse to $T$ on the directions with variance, the pseudo-inverse if some lack."""
     rank: int
+    """The number of directions with variance."""
+
+    __repr__ = one_line
 
 
 def whiten(x: Float[Tensor, " n d"], *, method: str = "zca") -> Whitening:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import claim, equals
-from vademecum.connectionism.delta_rule import delta_rule
+from vademecum.connectionism.error_signals import delta_rule
 from vademecum.connectionism.mcculloch_pitts import McCullochPittsNeuron
 
 STEP = 5e-6

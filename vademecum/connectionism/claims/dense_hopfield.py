@@ -3,7 +3,7 @@
 import torch
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.connectionism.dense_hopfield import DenseHopfield
+from vademecum.connectionism.hopfield.dense import DenseHopfield
 
 
 @claim(by="sampling", budget=0.5)

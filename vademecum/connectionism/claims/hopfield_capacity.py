@@ -9,8 +9,8 @@ from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism.hopfield import HopfieldNetwork
-from vademecum.connectionism.hopfield_load import capacity_curve
-from vademecum.connectionism.hopfield_load import hopfield_capacity as mean_field_capacity
+from vademecum.connectionism.hopfield.capacity import capacity_curve
+from vademecum.connectionism.hopfield.capacity import hopfield_capacity as mean_field_capacity
 
 
 @claim(

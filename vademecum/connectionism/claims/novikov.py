@@ -5,8 +5,8 @@ import torch
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism.claims.perceptron import RULES, separated, unseparated
 from vademecum.connectionism.margins import novikov_bound as bound
+from vademecum.connectionism.mistake_path import perceptron_path
 from vademecum.connectionism.perceptron import Perceptron
-from vademecum.connectionism.perceptron_path import perceptron_path
 
 ORDERS = ("cyclic", "shuffled", "worst")
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism.kernel_perceptron import KernelPerceptron
 from vademecum.connectionism.margins import augment
+from vademecum.connectionism.mistake_path import perceptron_loss, perceptron_path
 from vademecum.connectionism.perceptron import Perceptron
-from vademecum.connectionism.perceptron_path import perceptron_loss, perceptron_path
 
 RULES: dict[str, Callable[[Tensor], Tensor]] = {
     "a tie is a mistake": lambda margin: margin <= 0,

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from vademecum.claims import at_most, claim, equals
 from vademecum.connectionism.margins import augment, signed_distance
+from vademecum.connectionism.mistake_path import perceptron_path
 from vademecum.connectionism.perceptron import Perceptron
-from vademecum.connectionism.perceptron_path import perceptron_path
 
 
 def integers(*shape: int, size: int = 9) -> Tensor:

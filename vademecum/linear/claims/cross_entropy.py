@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.claims import at_least, claim, complex_step, equals
+from vademecum.linear._penalised_likelihood import PenalisedLikelihood
 from vademecum.linear.claims.softmax import long_softmax
 from vademecum.linear.exponential_family import glm_loss
-from vademecum.linear.penalised_likelihood import PenalisedLikelihood
 from vademecum.linear.softmax import SoftmaxRegression
 
 

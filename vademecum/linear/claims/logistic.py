@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.claims import Evidence, at_least, at_most, claim, complex_step, equals
+from vademecum.linear._penalised_likelihood import PenalisedLikelihood
 from vademecum.linear.exponential_family import glm_loss
 from vademecum.linear.logistic import LogisticRegression
-from vademecum.linear.penalised_likelihood import PenalisedLikelihood
 
 
 def exactly(function: Callable, values: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.linear.claims.autoencoder import orthogonal
-from vademecum.linear.critical_points import critical_points
 from vademecum.linear.deep_linear import DeepLinearNetwork
+from vademecum.linear.landscape import critical_points
 from vademecum.linear.linear_flow import STEP, linear_network_flow
 
 

@@ -8,25 +8,28 @@ $\frac1n \sum_i \max\{0, -y_i f(x_i)\}$ at the time each example was shown, has 
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from torch import Tensor
 
 from vademecum.arguments import number, whole
+from vademecum.estimators import warn_unconverged
 
 __all__ = ["Training", "corrections", "learn"]
 
 
 class Training(NamedTuple):
-    """The number of epochs, and of mistakes that each unit made in all of them."""
+    """How the units learnt."""
 
     n_iter: int
+    """The number of epochs."""
     mistakes: Tensor
+    """How many each unit made in all epochs."""
+    converged: bool
+    """Whether every unit had stopped by itself."""
 
 
 def corrections(y: Any, scores: Any) -> Any:
@@ -79,10 +82,7 @@ def learn(
         best[active] = torch.minimum(best[active], loss)
         active = active[(mistakes > 0) & (stale[active] < n_iter_no_change)]
         if not len(active):
-            return Training(n_iter, total)
-    warnings.warn(
-        f"max_iter={max_iter} reached with {int(mistakes.sum())} mistakes in the last epoch",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
-    return Training(max_iter, total)
+            return Training(n_iter, total, True)
+    left = int(mistakes.sum())
+    warn_unconverged(f"max_iter={max_iter} reached with {left} mistakes in the last epoch")
+    return Training(max_iter, total, False)

@@ -16,61 +16,24 @@ in a minimum over single flips. Stored patterns lie at such minima: a corrupted 
 Synchronous updates end in a fixed point or a cycle of length 2 if $W$ is symmetric, and may have
 longer cycles if it is not.
 
-Networks built from patterns keep the factors of $W$ (see `hopfield_storage`) and never $W$ itself.
+Networks built from patterns keep the factors of $W$ (see `_storage`) and never $W$ itself.
 The claims `hopfield_network`, `hopfield_energy` and `hopfield_synchronous_cycles` check this.
 """
 
-from typing import NamedTuple
-
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from vademecum.arguments import choice, floats, signs, whole
-from vademecum.connectionism.hopfield_dynamics import settle, sweep
-from vademecum.connectionism.hopfield_storage import store
+from vademecum.connectionism.hopfield._dynamics import settle, sweep
+from vademecum.connectionism.hopfield._storage import store
+from vademecum.connectionism.hopfield.retrieval import Retrieval
+from vademecum.estimators import warn_unconverged
+from vademecum.randomness import source
 
-__all__ = ["HopfieldNetwork", "Retrieval", "overlap"]
+__all__ = ["HopfieldNetwork"]
 
 _DTYPES = (torch.float32, torch.float64)
-
-
-class Retrieval(NamedTuple):
-    """Where the dynamics led, and how.
-
-    `energies` and `trajectory` begin with the start and have one entry more a sweep; a state that
-    is done stands still. `period` is 1 at a fixed point, the length of the cycle where one was
-    found, and 0 where `max_sweeps` ended the run.
-
-    Example:
-        >>> pair = HopfieldNetwork(weights=torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-        >>> end = pair.retrieve(torch.tensor([[1, -1], [1, 1]]), mode="synchronous")
-        >>> end.period, end.converged
-        (tensor([2, 1]), tensor([False,  True]))
-    """
-
-    states: Float[Tensor, " *batch n"]
-    energies: Float[Tensor, " steps *batch"]
-    sweeps: Int[Tensor, " *batch"]
-    converged: Bool[Tensor, " *batch"]
-    period: Int[Tensor, " *batch"]
-    trajectory: Float[Tensor, " steps *batch n"] | None
-
-
-def overlap(
-    x: Shaped[Tensor, " *batch n"], y: Shaped[Tensor, " *batch n"]
-) -> Float[Tensor, " *batch"]:
-    r"""The overlap $m = \frac1n x \cdot y = 1 - 2k/n$ of states at Hamming distance $k$.
-
-    It has the states' dtype if that is float32 or float64, else torch's default one.
-
-    Example:
-        >>> overlap(torch.tensor([1, 1, 1, -1]), torch.tensor([1, 1, 1, 1]))
-        tensor(0.5000)
-    """
-    product = signs("x", x) * signs("y", y, width=x.shape[-1])
-    dtype = product.dtype if product.dtype in _DTYPES else torch.get_default_dtype()
-    return product.mean(-1, dtype=dtype)
 
 
 class HopfieldNetwork(nn.Module):
@@ -84,7 +47,8 @@ class HopfieldNetwork(nn.Module):
         rule: How to store patterns: `"hebbian"`, `"pseudo-inverse"` or `"perceptron"`.
         theta: The biases; none by default.
         margin: What the perceptron rule makes all $x_i^t (h_i + \theta_i)$ exceed.
-        max_epochs: After how many rounds the perceptron rule gives up; see `stored`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a round of
+            the perceptron rule, the only rule that iterates; `stored` tells which patterns lack.
         dtype: float32 or float64; by default that of the patterns or weights, if it is one of
             these, or else torch's default.
 
@@ -121,7 +85,7 @@ class HopfieldNetwork(nn.Module):
         rule: str = "hebbian",
         theta: Float[Tensor, " n"] | None = None,
         margin: float = 0.0,
-        max_epochs: int = 1000,
+        max_iter: int = 1000,
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
@@ -138,7 +102,7 @@ class HopfieldNetwork(nn.Module):
         else:
             columns = given.T.to(**like).contiguous()
             a, p, scale, symmetric, stored = store(
-                columns, theta, rule=rule, margin=margin, max_epochs=max_epochs
+                columns, theta, rule=rule, margin=margin, max_iter=max_iter
             )
             d = (a * p).sum(1)
         buffers = {
@@ -198,13 +162,40 @@ class HopfieldNetwork(nn.Module):
         return self.retrieve(states, order="fixed").states
 
     @torch.no_grad()
+    def step(
+        self,
+        states: Shaped[Tensor, " *batch n"],
+        *,
+        mode: str = "asynchronous",
+        order: str = "random",
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, " *batch n"]:
+        """One step of the dynamics, in which all units are visited once.
+
+        Args:
+            states: The states, with entries -1 and +1.
+            mode: `"asynchronous"`, unit after unit, or `"synchronous"`, all at once.
+            order: The order of the units, where they come one after the other: `"random"` draws a
+                permutation, the same for the whole batch; `"fixed"` goes from first to last.
+            generator: Where random numbers come from; torch's global generator by default.
+
+        Example:
+            >>> pair = HopfieldNetwork(weights=torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+            >>> pair.step(torch.tensor([1, -1]), mode="synchronous")
+            tensor([-1.,  1.])
+        """
+        _check_mode(mode, order)
+        start = self._checked(states)
+        x = start.reshape(-1, self.n)
+        return self._step(x, self._fields(x), mode, order, generator).reshape(start.shape)
+
     def retrieve(
         self,
         states: Shaped[Tensor, " *batch n"],
         *,
         mode: str = "asynchronous",
         order: str = "random",
-        max_sweeps: int = 100,
+        max_iter: int = 100,
         trajectory: bool = False,
         generator: torch.Generator | None = None,
     ) -> Retrieval:
@@ -212,51 +203,71 @@ class HopfieldNetwork(nn.Module):
 
         Args:
             states: The starts, with entries -1 and +1.
-            mode: `"asynchronous"`, unit after unit, or `"synchronous"`, all at once.
-            order: The order of an asynchronous sweep: `"random"` draws a permutation for each
-                sweep, the same for the whole batch; `"fixed"` goes from the first to the last.
-            max_sweeps: How many sweeps to make at most; each visits all units once.
-            trajectory: Whether to keep the states after every sweep.
-            generator: For the random orders.
+            mode: As in `step`.
+            order: As in `step`; `"random"` draws a permutation for each step.
+            max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each visits all
+                units once.
+            trajectory: Whether to keep the states and energies at the start and after each step.
+            generator: Where random numbers come from; torch's global generator by default.
 
-        A cycle is found wherever a sweep is a function of the state, that is in all cases but the
-        random order; see `settle`.
+        A cycle is found wherever a step is a function of the state, that is in all cases but the
+        random order, and then there is no warning; see `settle`.
         """
-        choice("mode", mode, ("asynchronous", "synchronous"))
-        choice("order", order, ("random", "fixed"))
-        whole("max_sweeps", max_sweeps, low=1)
+        whole("max_iter", max_iter, low=1)
+        options = {"mode": mode, "order": order, "generator": generator}
+        end = self._retrieve(states, max_iter=max_iter, trajectory=trajectory, **options)
+        if moving := int((end.period == 0).sum()):
+            shown = end.period.numel()
+            warn_unconverged(f"max_iter={max_iter} reached: {moving} of {shown} states still move")
+        return end
+
+    @torch.no_grad()
+    def _retrieve(
+        self,
+        states: Tensor,
+        *,
+        mode: str = "asynchronous",
+        order: str = "random",
+        max_iter: int,
+        trajectory: bool = False,
+        generator: torch.Generator | None,
+    ) -> Retrieval:
+        """Retrieve without a warning."""
+        _check_mode(mode, order)
         start = self._checked(states)
-        energies, path = [], []
+        path, energies = [], []
 
         def record(x: Tensor, f: Tensor) -> None:
-            energies.append(self._energy(x, f))
             if trajectory:
                 path.append(x.clone())
+                energies.append(self._energy(x, f))
 
-        def move(x: Tensor, f: Tensor) -> Tensor:
-            if mode == "synchronous":
-                return torch.where(x * f < 0, -x, x)
-            units = self._units(order, generator)
-            theta = self.theta / self.scale
-            return sweep(x, units, a=self.a, p=self.p, d=self.d, theta=theta)
-
-        x, sweeps, period = settle(
+        x, n_iter, period = settle(
             start.reshape(-1, self.n),
             self._fields,
-            move,
-            max_sweeps=max_sweeps,
+            lambda x, f: self._step(x, f, mode, order, generator),
+            max_iter=max_iter,
             cycles=mode == "synchronous" or order == "fixed",
             record=record,
         )
         shape = start.shape[:-1]
         return Retrieval(
             states=x.reshape(start.shape),
-            energies=torch.stack(energies).reshape(-1, *shape),
-            sweeps=sweeps.reshape(shape),
+            n_iter=n_iter.reshape(shape),
             converged=(period == 1).reshape(shape),
             period=period.reshape(shape),
             trajectory=torch.stack(path).reshape(-1, *start.shape) if trajectory else None,
+            energies=torch.stack(energies).reshape(-1, *shape) if trajectory else None,
         )
+
+    def _step(
+        self, x: Tensor, f: Tensor, mode: str, order: str, generator: torch.Generator | None
+    ) -> Tensor:
+        if mode == "synchronous":
+            return torch.where(x * f < 0, -x, x)
+        theta = self.theta / self.scale
+        units = self._units(order, generator)
+        return sweep(x, units, a=self.a, p=self.p, d=self.d, theta=theta)
 
     def _fields(self, x: Tensor) -> Tensor:
         h = x @ self.a.T if self.p is None else (x @ self.p) @ self.a.T
@@ -268,14 +279,18 @@ class HopfieldNetwork(nn.Module):
     def _units(self, order: str, generator: torch.Generator | None) -> Tensor:
         if order == "fixed":
             return torch.arange(self.n, device=self.a.device)
-        device = self.a.device if generator is None else generator.device
-        return torch.randperm(self.n, generator=generator, device=device).to(self.a.device)
+        return torch.randperm(self.n, **source(generator, self.a.device)).to(self.a.device)
 
     def _checked(self, states: Tensor) -> Tensor:
         x = signs("states", states, width=self.n)
         if x.device != self.a.device:
             raise ValueError(f"states must be on {self.a.device}, got {x.device}")
         return x.to(_exact(self.a.dtype))
+
+
+def _check_mode(mode: str, order: str) -> None:
+    choice("mode", mode, ("asynchronous", "synchronous"))
+    choice("order", order, ("random", "fixed"))
 
 
 def _square(weights: Tensor | None) -> Tensor:

@@ -13,16 +13,13 @@ of the sequential rule, while the work is matrix products.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 from torch import Tensor
 
-__all__ = ["cascade", "one_blas_thread", "views"]
+__all__ = ["cascade"]
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
@@ -30,7 +27,7 @@ Array = TypeVar("Array", np.ndarray, Tensor)
 def cascade(respond: Callable[[Array], Array], drive: Array, lower: Array) -> Array:
     r"""Solve $c = \rho(d + L c)$ for a strictly lower triangular $L$.
 
-    NumPy arrays and tensors will do, on any device (see `views`).
+    NumPy arrays and tensors will do, on any device (see `vademecum.arrays.views`).
 
     Args:
         respond: The response $\rho$, which acts on each entry by itself.
@@ -50,34 +47,6 @@ def cascade(respond: Callable[[Array], Array], drive: Array, lower: Array) -> Ar
         if _same(before, c):
             break
     return c
-
-
-def views(*tensors: Tensor) -> tuple[Any, ...]:
-    """What to compute small blocks with: on a CPU NumPy's views of the tensors, else the tensors.
-
-    Views share the tensors' memory, and on a few dozen rows NumPy is about twice as fast.
-
-    Example:
-        >>> x = torch.zeros(2)
-        >>> views(x)[0][:] = 1
-        >>> x
-        tensor([1., 1.])
-    """
-    return tuple(t.numpy() if t.device.type == "cpu" else t for t in tensors)
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """A context in which NumPy's products take one thread, as small ones should.
-
-    Its threads and torch's know nothing of each other: on a machine with few free cores they would
-    wait for each other's turns, which can take ten times as long as the work.
-    """
-    return _blas().limit(limits=1)
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -16,18 +16,17 @@ dtype of the data; the working set itself is kept in double precision. Neighbour
 their passes.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.connectionism.cascade import one_blas_thread, views
+from vademecum.arrays import one_blas_thread, views
+from vademecum.estimators import warn_unconverged
 from vademecum.linear.coordinate_descent import descend, duality_gap
 
 __all__ = ["Point", "WorkingSet"]
@@ -64,6 +63,7 @@ class WorkingSet:
         self.mean_y = y.double().mean() * centre
         self.y = y.double() - self.mean_y
         self.power = float(self.y.square().mean())
+        self.enough = self.tol * self.power
         self.rows = self.y.new_empty(START, len(y))  # centred features, of which some are filled in
         self.features, self.means = self.y[:0].long(), self.y[:0]
         self.gram, self.c = np.empty((0, 0)), np.empty(0)
@@ -73,25 +73,30 @@ class WorkingSet:
 
     def solve(self, alphas: list[float]) -> list[Point]:
         """The solutions for a few penalties, each the start of the next."""
-        points, enough = [Point(alpha) for alpha in alphas], self.tol * self.power
+        points = [Point(alpha) for alpha in alphas]
         pending, known = points, [self.last, *points]
         self._extend(self._foreseen(min(alphas)))
         while pending:
             with one_blas_thread():  # as small products should
                 moved = [self._improve(point) for point in pending]
             self._look(pending)
-            pending = [p for p in pending if p.gap > enough and p.sweeps < self.max_iter]
+            unsolved = [p for p in pending if not self.is_solved(p)]
+            pending = [p for p in unsolved if p.sweeps < self.max_iter]
             violations = [p.slope.abs() / p.alpha for p in pending]
             grown = bool(pending) and self._extend(torch.stack(violations).amax(0))
             if not grown and not any(moved):  # only rounding is left to the whole problem
                 break
         self.before, self.last = known[-2:]
         for p in points:
-            if p.gap > enough:
+            if not self.is_solved(p):
                 message = f"duality gap {p.gap:.3g} after {p.sweeps} sweeps at alpha={p.alpha:g},"
-                message += f" wanted {enough:.3g}; max_iter={self.max_iter}, tol={self.tol}"
-                warnings.warn(message, ConvergenceWarning, stacklevel=3)
+                message += f" wanted {self.enough:.3g}; max_iter={self.max_iter}, tol={self.tol}"
+                warn_unconverged(message)
         return points
+
+    def is_solved(self, point: Point) -> bool:
+        """Whether the gap is as small as it should be."""
+        return point.gap <= self.enough
 
     def _foreseen(self, alpha: float) -> Float[Tensor, " d"]:
         """How strongly features will violate the condition at `alpha`: slopes fall as they fell."""
@@ -109,7 +114,7 @@ class WorkingSet:
     def _improve(self, point: Point) -> int:
         """Solve on the working set; the number of sweeps that took."""
         start = self.last.w if point.w is None else point.w
-        allowed = point.gap if self.lacking and point.w is not None else self.tol * self.power
+        allowed = point.gap if self.lacking and point.w is not None else self.enough
         point.w = np.pad(start, (0, len(self.c) - len(start)))
         sweeps = descend(
             self.gram, self.c, point.w, alpha=point.alpha, power=self.power,

@@ -7,14 +7,14 @@ exactly if $\langle w, z \rangle \ge \|w\|^2$ for all $z$, and any $w$ in the hu
 $$\frac{1}{\|w\|} \Big(\min_i \langle w, p_i \rangle - \max_j \langle w, q_j \rangle\Big)
 \le \text{distance} \le \|w\|.$$
 
-Wolfe keeps a *corral* of affinely independent differences, at most $d + 1$, and the point $w$ of
-least norm in their affine hull, in the interior of their convex hull. A major cycle adds the
+Wolfe keeps a set of affinely independent differences (his *corral*), at most $d + 1$, and the point
+$w$ of least norm in their affine hull, in the interior of their convex hull. A major cycle adds the
 difference with the least $\langle w, z \rangle$; minor cycles drop differences whose weight would
-turn negative. Each major cycle lowers $\|w\|$, so no corral comes twice and there is an end. The
-differences of all pairs are never formed, and the factors of the corral are updated
-(`vademecum.connectionism.corral`). Most cycles look only at the points that were best in the last
-product with all of them, of which there is one whenever these are exhausted: any difference with
-$\langle w, z \rangle < \|w\|^2$ makes progress, and the last look is at all points.
+turn negative. Each major cycle lowers $\|w\|$, so no set comes twice and there is an end. The
+differences of all pairs are never formed, and the factors of the set are updated
+(`vademecum.connectionism._affine_hull`). Most cycles look only at the points that were best in the
+last product with all of them, of which there is one whenever these are exhausted: any difference
+with $\langle w, z \rangle < \|w\|^2$ makes progress, and the last look is at all points.
 
 In floating point it ends when the bounds above agree to `tol`, or when rounding forbids further
 progress; the `gap` between the bounds, returned with the result, is what was reached. The cycles
@@ -29,10 +29,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.connectionism.corral import Corral
-from vademecum.connectionism.scaling import power_of_two
+from vademecum.arrays import power_of_two
+from vademecum.connectionism._affine_hull import AffineHull
+from vademecum.estimators import warn_unconverged
+from vademecum.results import one_line
 
-__all__ = ["NearestPoint", "nearest_point"]
+__all__ = ["NearestPoint", "nearest_point", "shortest_vector"]
 
 CANDIDATES = 128  # of each set, between two looks at all points
 
@@ -55,6 +57,10 @@ class NearestPoint(NamedTuple):
     """How much longer the vector is than the distance of the hulls, at most."""
     n_iter: int
     """The number of major cycles, the one that found nothing to add included."""
+    converged: bool
+    """Whether it ended by itself: the gap is what `tol` asks for, or what rounding allows."""
+
+    __repr__ = one_line
 
 
 def nearest_point(
@@ -70,7 +76,8 @@ def nearest_point(
         p: Points.
         q: Other points; the origin alone by default, which gives the point of least norm.
         tol: The relative gap $1 - \langle w, z \rangle / \|w\|^2$ to reach.
-        max_iter: The most major cycles.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a major
+            cycle.
 
     Returns:
         The vector, the weights and the gap. Hulls that meet give a vector that is zero up to
@@ -88,6 +95,18 @@ def nearest_point(
         >>> nearest_point(p, q).point
         tensor([2., 0.])
     """
+    found = shortest_vector(p, q, tol=tol, max_iter=max_iter)
+    if not found.converged:
+        warn_unconverged(
+            f"max_iter={max_iter} reached: the vector is too long by {found.gap:.3g} at most"
+        )
+    return found
+
+
+def shortest_vector(
+    p: Tensor, q: Tensor | None = None, *, tol: float, max_iter: int
+) -> NearestPoint:
+    """The nearest point, without a warning."""
     p = _points("p", p).detach()
     q = torch.zeros_like(p[:1]) if q is None else _points("q", q, like=p).detach()
     number("tol", tol, low=0)
@@ -103,7 +122,8 @@ def nearest_point(
     gap = max(0.0, length - max(0.0, reached) / length) if length else 0.0
     weights, others = p.new_zeros(len(p)), q.new_zeros(len(q))
     weights, others = weights.index_add(0, rows, lam), others.index_add(0, columns, lam)
-    return NearestPoint(w * scale, weights, others, gap * scale, wolfe.n_iter)
+    converged = wolfe.n_iter < max_iter or gap <= tol * length
+    return NearestPoint(w * scale, weights, others, gap * scale, wolfe.n_iter, converged)
 
 
 def _points(name: str, x: Any, like: Tensor | None = None) -> Tensor:
@@ -137,10 +157,10 @@ def _array(x: Tensor) -> np.ndarray:
 
 
 class _Wolfe:
-    r"""The corral with the pairs of points behind it, the weights $\lambda$ and the vector $w$."""
+    r"""The hull with the pairs of points behind it, the weights $\lambda$ and the vector $w$."""
 
     def __init__(self, pair: tuple[int, int], z: np.ndarray, tol: float, max_iter: int):
-        self.pairs, self.corral, self.lam, self.w = [pair], Corral(z), np.ones(1, z.dtype), z
+        self.pairs, self.hull, self.lam, self.w = [pair], AffineHull(z), np.ones(1, z.dtype), z
         self.tol, self.max_iter, self.n_iter = tol, max_iter, 0
 
     def is_best(self, least: float) -> bool:
@@ -160,22 +180,22 @@ class _Wolfe:
             if self.is_best(float(low[i] - high[j])) or new in self.pairs:
                 break
             self.n_iter += 1
-            before = self.pairs, self.lam, self.corral.points.copy()
+            before = self.pairs, self.lam, self.hull.points.copy()
             w = self._shortened(new, near[i] - far[j])
             if w is None or not w @ w < self.w @ self.w:  # rounding forbids progress
                 self.pairs, self.lam, points = before
-                self.corral = Corral(*points)
+                self.hull = AffineHull(*points)
                 break
             self.w, progress = w, True
         return progress
 
     def _shortened(self, pair: tuple[int, int], z: np.ndarray) -> np.ndarray | None:
         """Add a difference, and drop whatever is in the way to the best point of the hull."""
-        if not self.corral.add(z):
+        if not self.hull.add(z):
             return None
         self.pairs, self.lam = [*self.pairs, pair], np.append(self.lam, z.dtype.type(0))
         while True:
-            best, w = self.corral.shortest()
+            best, w = self.hull.shortest()
             if not np.isfinite(best).all():
                 return None
             if (best > 0).all():
@@ -186,6 +206,6 @@ class _Wolfe:
             lam = self.lam + ratio.min() * (best - self.lam)
             keep = (lam > 0) & (ratio > ratio.min())
             for i in np.flatnonzero(~keep)[::-1].tolist():
-                self.corral.drop(i)
+                self.hull.drop(i)
             self.pairs = [pair for pair, kept in zip(self.pairs, keep, strict=True) if kept]
             self.lam = lam[keep] / lam[keep].sum()

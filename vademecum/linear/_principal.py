@@ -23,8 +23,9 @@ from jaxtyping import Float
 from scipy.linalg import eigh
 from torch import Tensor
 
-from vademecum.connectionism.cascade import one_blas_thread
-from vademecum.linear.gram import gram, small
+from vademecum.arrays import one_blas_thread
+from vademecum.linear._gram import gram, small
+from vademecum.randomness import source
 
 __all__ = ["SOLVERS", "Principal", "principal_directions"]
 
@@ -65,7 +66,7 @@ def principal_directions(
         solver: One of `SOLVERS`.
         oversamples: How many columns $\Omega$ has beyond `k`.
         power: The number $q$ of further blocks in the Krylov space.
-        generator: For $\Omega$, on the CPU.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Example:
         >>> found = principal_directions(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), 1)
@@ -91,7 +92,7 @@ def principal_directions(
             careful = "gesvd" if z.is_cuda else None  # by default some 1e-4 off in float32
             _, values, directions = torch.linalg.svd(z, full_matrices=False, driver=careful)
         else:
-            omega = torch.randn(d, size, generator=generator, dtype=torch.float64).to(z)
+            omega = torch.randn(d, size, dtype=torch.float64, **source(generator, "cpu")).to(z)
             directions, squares = _krylov(z, k, omega, power)
             values = squares.clamp(min=0).sqrt()
     directions, values = directions[:k], values[:k]

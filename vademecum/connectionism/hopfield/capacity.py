@@ -18,18 +18,21 @@ for normal averages and approximate otherwise. The claim `hopfield_capacity` com
 """
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.connectionism.hopfield import HopfieldNetwork, overlap
+from vademecum.connectionism.hopfield.network import HopfieldNetwork
+from vademecum.connectionism.hopfield.retrieval import overlap
+from vademecum.estimators import warn_unconverged
+from vademecum.randomness import source
+from vademecum.results import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,11 +53,13 @@ class Capacity(NamedTuple):
     """
 
     load: float
+    r"""The $\alpha^*$, in patterns per unit."""
     overlap: float
+    """The overlap with the stored pattern there."""
 
 
 class CapacityCurve(NamedTuple):
-    """Final overlaps, one row a load and one column a network; their mean and its interval.
+    """Overlaps after retrieval, against the load.
 
     Example:
         >>> curve = capacity_curve(100, [0.01], trials=2)  # a single pattern is kept
@@ -63,13 +68,25 @@ class CapacityCurve(NamedTuple):
     """
 
     n: int
+    """The number of units."""
     rule: str
+    """The storage rule."""
     noise: float
+    """The share of bits that were flipped at the start."""
     loads: Float[Tensor, " loads"]
+    """The loads, as whole numbers of patterns allow."""
     overlaps: Float[Tensor, " loads trials"]
+    """The mean overlap with the stored pattern in each network."""
+    converged: Bool[Tensor, " loads trials"]
+    """Whether all states of a network came to rest, or ended on a cycle."""
     mean: Float[Tensor, " loads"]
+    """The mean over the networks."""
     low: Float[Tensor, " loads"]
+    """The lower end of its interval."""
     high: Float[Tensor, " loads"]
+    """The upper end of its interval."""
+
+    __repr__ = one_line
 
 
 def hopfield_capacity() -> Capacity:
@@ -127,16 +144,17 @@ def capacity_curve(
     noise: float = 0.0,
     probes: int = 20,
     confidence: float = 0.95,
-    max_sweeps: int = 100,
+    max_iter: int = 100,
     device: str | torch.device = "cpu",
     executor: Executor | None = None,
     generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> CapacityCurve:
     """Measure the overlap with the stored pattern after asynchronous retrieval, against the load.
 
     A trial draws a network's random patterns, corrupts the first few of them, runs the dynamics and
     averages the overlaps. Trials are independent, and seeded one by one: the result does not depend
-    on the executor. On a terminal a progress bar shows how far the work is.
+    on the executor.
 
     Args:
         n: The number of units.
@@ -146,10 +164,12 @@ def capacity_curve(
         noise: The share of bits that are flipped at the start, below one half.
         probes: How many patterns of each network to retrieve.
         confidence: The coverage of the intervals.
-        max_sweeps: How many sweeps to make at most.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each visits all
+            units once.
         device: Where to compute.
         executor: Runs trials side by side, such as a `ProcessPoolExecutor`; one by one by default.
-        generator: For the seeds of the trials.
+        generator: Where random numbers come from; torch's global generator by default.
+        progress: Whether to show a progress bar on standard error.
 
     Example:
         >>> curve = capacity_curve(200, [0.02, 0.5], trials=3)
@@ -164,14 +184,20 @@ def capacity_curve(
     if not len(loads):
         raise ValueError("loads must not be empty, got none")
     counts = [max(1, round(number("loads", load, above=0) * n)) for load in loads]
-    seeds = torch.randint(2**62, (len(loads) * trials,), generator=generator).tolist()
-    trial = partial(_trial, n, rule, noise, probes, max_sweeps, device)
+    draw = source(generator, "cpu")
+    seeds = torch.randint(2**62, (len(loads) * trials,), **draw).tolist()
+    trial = partial(_trial, n, rule, noise, probes, max_iter, device)
     tasks = [s for s in counts for _ in range(trials)]
     results = (executor.map if executor else map)(trial, tasks, seeds)
-    overlaps = torch.tensor(list(_watched(results, len(seeds)))).reshape(-1, trials)
-    return CapacityCurve(
-        n, rule, noise, torch.tensor(counts) / n, overlaps, *_student(overlaps, confidence)
-    )
+    watched = _watched(results, len(seeds)) if progress else results
+    measured = torch.tensor(list(watched)).reshape(-1, trials, 2)
+    overlaps, converged = measured[..., 0], measured[..., 1] == 1
+    if not converged.all():
+        open_ended = int((~converged).sum())
+        warn_unconverged(f"max_iter={max_iter} reached in {open_ended} of {len(seeds)} trials")
+    loads_kept = torch.tensor(counts) / n
+    interval = _student(overlaps, confidence)
+    return CapacityCurve(n, rule, noise, loads_kept, overlaps, converged, *interval)
 
 
 def _trial(
@@ -179,19 +205,20 @@ def _trial(
     rule: str,
     noise: float,
     probes: int,
-    max_sweeps: int,
+    max_iter: int,
     device: str | torch.device,
     s: int,
     seed: int,
-) -> float:
+) -> tuple[float, float]:
+    """The mean overlap, and whether all states had come to an end."""
     generator = torch.Generator().manual_seed(seed)
     patterns = 2.0 * torch.randint(2, (s, n), generator=generator) - 1
     target = patterns[:probes].float().to(device)
     flipped = torch.rand(target.shape, generator=generator).argsort(1) < round(noise * n)
-    network = HopfieldNetwork(patterns.float().to(device), rule=rule)
     start = torch.where(flipped.to(device), -target, target)
-    end = network.retrieve(start, max_sweeps=max_sweeps, generator=generator)
-    return float(overlap(end.states, target).mean())
+    network = HopfieldNetwork(patterns.float().to(device), rule=rule)
+    end = network._retrieve(start, max_iter=max_iter, generator=generator)  # one warning for all
+    return float(overlap(end.states, target).mean()), float((end.period > 0).all())
 
 
 def _student(samples: Tensor, confidence: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -203,9 +230,7 @@ def _student(samples: Tensor, confidence: float) -> tuple[Tensor, Tensor, Tensor
     return mean, (mean - error).clamp(min=-1), (mean + error).clamp(max=1)
 
 
-def _watched(results: Iterable[float], total: int) -> Iterable[float]:
-    if not sys.stderr.isatty():
-        return results
+def _watched(results: Iterable[tuple[float, float]], total: int) -> Iterable[tuple[float, float]]:
     from rich.console import Console
     from rich.progress import track
 

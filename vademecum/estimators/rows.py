@@ -1,9 +1,4 @@
-"""scikit-learn's estimator contract over arrays and tensors.
-
-An estimator given NumPy arrays (or anything scikit-learn accepts) keeps that contract to the
-letter. Given a tensor it computes on the tensor's device, in its dtype, and answers with tensors.
-The two functions here are all that a `fit` or `predict` needs to serve both.
-"""
+"""Examples as the rows of a tensor, and results in the kind of the input."""
 
 from typing import Any
 
@@ -14,10 +9,10 @@ from torch import Tensor
 
 from vademecum.arguments import floats
 
-__all__ = ["take", "give"]
+__all__ = ["as_rows", "like_input"]
 
 
-def take(estimator: Any, X: Any, *, reset: bool = False, **checks: Any) -> Tensor:
+def as_rows(estimator: Any, X: Any, *, reset: bool = False, **checks: Any) -> Tensor:
     """Validate the examples and return them as a tensor with one row each.
 
     Args:
@@ -35,6 +30,6 @@ def take(estimator: Any, X: Any, *, reset: bool = False, **checks: Any) -> Tenso
     return floats("X", X, ndim=2, width=estimator.n_features_in_)
 
 
-def give(result: Tensor, like: Any) -> Any:
-    """Return a result in the kind of its input: a tensor for a tensor, else a NumPy array."""
-    return result if isinstance(like, Tensor) else result.cpu().numpy()
+def like_input(result: Tensor, X: Any) -> Any:
+    """A result in the kind of the input: a tensor for a tensor, else a NumPy array."""
+    return result if isinstance(X, Tensor) else result.cpu().numpy()

@@ -1,6 +1,6 @@
-r"""A corral of points, and the shortest vector in its affine hull.
+r"""Affinely independent points, and the shortest vector in their affine hull.
 
-Affinely independent points are the rows of $S \in \mathbb{R}^{k \times d}$. The shortest vector
+The points are the rows of $S \in \mathbb{R}^{k \times d}$. The shortest vector
 $w = S^\top \lambda$ with $\sum_i \lambda_i = 1$ has weights $\lambda$ proportional to the solution
 $v$ of $(\sigma^2 1 1^\top + S S^\top) v = 1$, for any $\sigma > 0$. With the decomposition
 
@@ -17,17 +17,17 @@ Either takes $O(d k)$ operations, and both are stable.
 import numpy as np
 from scipy.linalg import qr_delete, solve_triangular  # pyright: ignore[reportAttributeAccessIssue]
 
-__all__ = ["Corral"]
+__all__ = ["AffineHull"]
 
 
-class Corral:
-    """Points that come and go.
+class AffineHull:
+    """The affine hull of points that come and go.
 
     Example:
-        >>> corral = Corral(np.array([1.0, 3.0]))
-        >>> corral.add(np.array([3.0, 1.0])), corral.add(np.array([2.0, 2.0]))
+        >>> hull = AffineHull(np.array([1.0, 3.0]))
+        >>> hull.add(np.array([3.0, 1.0])), hull.add(np.array([2.0, 2.0]))
         (True, False)
-        >>> weights, vector = corral.shortest()
+        >>> weights, vector = hull.shortest()
         >>> weights.round(9), vector.round(9)
         (array([0.5, 0.5]), array([2., 2.]))
     """

@@ -26,8 +26,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum import arguments
+from vademecum.results import one_line
 
-__all__ = ["DeltaRule", "PDPUpdate", "delta_rule", "pdp_update"]
+__all__ = ["delta_rule", "pdp_update"]
 
 _UNITS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
     "tanh": (torch.tanh, lambda x: 1 - x * x),
@@ -46,12 +47,15 @@ class DeltaRule(NamedTuple):
     """
 
     outputs: Float[Tensor, " batch out"]
+    """The $x_k$ of the last layer: one row an example."""
     activations: tuple[Tensor, ...]
     """The $a_j$: one row an example."""
     deltas: tuple[Tensor, ...]
     """The $\\delta_j$: one row an example."""
     gradients: tuple[Tensor, ...]
     """The $\\partial \\ell / \\partial w_{ji}$, shaped like the weights."""
+
+    __repr__ = one_line
 
 
 class PDPUpdate(NamedTuple):
@@ -64,7 +68,11 @@ class PDPUpdate(NamedTuple):
     """
 
     weights: tuple[Tensor, ...]
+    """The $w$ after the step."""
     changes: tuple[Tensor, ...]
+    """The $\\Delta w$, for the next step."""
+
+    __repr__ = one_line
 
 
 def delta_rule(

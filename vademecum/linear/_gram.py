@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats
-from vademecum.connectionism.cascade import one_blas_thread, views
+from vademecum.arrays import one_blas_thread, views
 
 __all__ = ["Gram", "gram", "small"]
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vademecum.large_arrays import empty
+from vademecum.arrays import empty
 
 CPU = torch.device("cpu")
 

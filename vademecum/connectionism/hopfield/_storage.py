@@ -29,6 +29,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
+from vademecum.estimators import warn_unconverged
 
 __all__ = ["Factors", "store"]
 
@@ -49,7 +50,7 @@ def store(
     *,
     rule: str = "hebbian",
     margin: float = 0.0,
-    max_epochs: int = 1000,
+    max_iter: int = 1000,
 ) -> Factors:
     r"""Find couplings that hold patterns.
 
@@ -59,7 +60,8 @@ def store(
         rule: `"hebbian"`, `"pseudo-inverse"` or `"perceptron"`.
         margin: The $\kappa$ of the perceptron rule, which corrects a unit until all its margins
             are larger.
-        max_epochs: How often the perceptron rule goes through the patterns at most.
+        max_iter: How often the perceptron rule goes through the patterns at most; a warning
+            says how many patterns are not stored then.
 
     Returns:
         The factors of the couplings; `stored` says which patterns are fixed points, and for the
@@ -85,11 +87,11 @@ def store(
     """
     choice("rule", rule, ("hebbian", "pseudo-inverse", "perceptron"))
     number("margin", margin, low=0)
-    whole("max_epochs", max_epochs, low=1)
+    whole("max_iter", max_iter, low=1)
     if rule == "pseudo-inverse":
         return _pseudo_inverse(p, theta)
     if rule == "perceptron":
-        return _perceptron(p, theta, margin, max_epochs)
+        return _perceptron(p, theta, margin, max_iter)
     return Factors(p, p, 1 / len(p), True, (_margins(p.T @ p, p, p, len(p) * theta) >= 0).all(0))
 
 
@@ -123,14 +125,17 @@ def _pseudo_inverse(p: Tensor, theta: Tensor) -> Factors:
     return Factors(a, p, 1.0, True, (_margins(gram.to(p.dtype), a, p, theta) >= 0).all(0))
 
 
-def _perceptron(p: Tensor, theta: Tensor, margin: float, max_epochs: int) -> Factors:
+def _perceptron(p: Tensor, theta: Tensor, margin: float, max_iter: int) -> Factors:
     n = len(p)
     gram, a, wrong = p.T @ p, torch.zeros_like(p), torch.zeros_like(p, dtype=torch.bool)
     live = torch.arange(n, device=p.device)  # the units that may still make mistakes
-    for epoch in range(max_epochs + 1):
+    for epoch in range(max_iter + 1):
         wrong[live] = _margins(gram, a[live], p[live], n * theta[live]) <= n * margin
         live = live[wrong[live].any(1)]
-        if not len(live) or epoch == max_epochs:
+        if not len(live) or epoch == max_iter:
             break
         a[live] += wrong[live] * p[live]
-    return Factors(a, p, 1 / n, False, ~wrong.any(0))
+    lost = wrong.any(0)
+    if lost.any():
+        warn_unconverged(f"max_iter={max_iter} reached: {int(lost.sum())} patterns are not stored")
+    return Factors(a, p, 1 / n, False, ~lost)

@@ -16,6 +16,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from vademecum.arguments import choice, floats, signs, whole
+from vademecum.estimators import warn_unconverged
+from vademecum.randomness import source
+from vademecum.results import one_line
 
 __all__ = ["PerceptronPath", "perceptron_loss", "perceptron_path"]
 
@@ -37,6 +40,8 @@ class PerceptronPath(NamedTuple):
     converged: bool
     """Whether no mistake was left."""
 
+    __repr__ = one_line
+
 
 def perceptron_path(
     x: Shaped[Tensor, " n d"],
@@ -45,7 +50,8 @@ def perceptron_path(
     theta0: Shaped[Tensor, " d"] | None = None,
     order: str | Int[Tensor, " m"] = "cyclic",
     mistake: Callable[[Shaped[Tensor, " n"]], Bool[Tensor, " n"]] = lambda margin: margin <= 0,
-    max_updates: int = 10_000,
+    max_iter: int = 10_000,
+    generator: torch.Generator | None = None,
 ) -> PerceptronPath:
     r"""Run the perceptron rule through the origin and record every update.
 
@@ -54,10 +60,11 @@ def perceptron_path(
         y: Their labels, -1 or +1.
         theta0: The weights to start from; zero by default.
         order: How the examples are shown, until none is a mistake: "cyclic", "shuffled" (each time
-            anew, from torch's generator), "worst" (the most negative margin next), or indices to
-            go through again and again, among them every example.
+            anew), "worst" (the most negative margin next), or indices to go through again and
+            again, among them every example.
         mistake: Which functional margins $y \langle x, \theta \rangle$ call for an update.
-        max_updates: Where to stop.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is an update.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Raises:
         ValueError: If an argument is out of range or of the wrong shape.
@@ -72,14 +79,14 @@ def perceptron_path(
     """
     z = _signed(x, y)
     theta = _start(theta0, z)
-    whole("max_updates", max_updates, low=0)
-    shown = _shown(order, len(z))
+    whole("max_iter", max_iter, low=0)
+    shown = _shown(order, len(z), generator)
     weights, examples, margins = [theta], [], []
     while True:
         margin = z @ theta
         wrong = mistake(margin)
         left = bool(wrong.any())
-        if not left or len(examples) == max_updates:
+        if not left or len(examples) == max_iter:
             break
         i = (
             int(margin.argmin())
@@ -90,6 +97,8 @@ def perceptron_path(
         weights.append(theta)
         examples.append(i)
         margins.append(margin[i])
+    if left:
+        warn_unconverged(f"max_iter={max_iter} reached with {int(wrong.sum())} mistakes left")
     record = torch.stack(margins) if margins else z.new_zeros(0)
     shown_at = torch.tensor(examples, dtype=torch.int64, device=z.device)
     return PerceptronPath(torch.stack(weights), shown_at, record, not left)
@@ -138,18 +147,20 @@ def _start(theta0: Tensor | None, z: Tensor) -> Tensor:
     return theta0.to(z)
 
 
-def _shown(order: str | Tensor, n: int) -> Iterator[int] | None:
+def _shown(order: str | Tensor, n: int, generator: torch.Generator | None) -> Iterator[int] | None:
     if isinstance(order, Tensor):
         if not torch.equal(order.unique().cpu(), torch.arange(n)):
             raise ValueError(f"order must hold every index from 0 to {n - 1}, got {order.tolist()}")
     elif choice("order", order, ("cyclic", "shuffled", "worst")) == "worst":
         return None
-    return _again(order, n)
+    return _again(order, n, generator)
 
 
-def _again(order: str | Tensor, n: int) -> Iterator[int]:
+def _again(order: str | Tensor, n: int, generator: torch.Generator | None) -> Iterator[int]:
+    draw = source(generator, "cpu")
     while True:
         if isinstance(order, Tensor):
             yield from order.tolist()
         else:
-            yield from range(n) if order == "cyclic" else torch.randperm(n).tolist()
+            shuffled = order == "shuffled"
+            yield from torch.randperm(n, **draw).tolist() if shuffled else range(n)

@@ -15,21 +15,18 @@ the others lie on the boundary, the last step, which follows the escaping weight
 that warning is approximate, and can be missing where `tol` is reached early.
 """
 
-import warnings
 from abc import abstractmethod
 from typing import Any
 
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.connectionism.labels import give_labels
-from vademecum.estimators import give, take
-from vademecum.linear.lbfgs import Minimum, minimise
-from vademecum.linear.penalised_likelihood import PenalisedLikelihood
+from vademecum.estimators import as_rows, best_labels, like_input, warn_unconverged
+from vademecum.linear._lbfgs import Minimum, minimise
+from vademecum.linear._penalised_likelihood import PenalisedLikelihood
 
 __all__ = ["AbstractLikelihoodClassifier"]
 
@@ -69,7 +66,7 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
         number("weight_decay", self.weight_decay, low=0)
         number("tol", self.tol, above=0)
         whole("max_iter", self.max_iter, low=1)
-        x = take(self, X, reset=True).detach()
+        x = as_rows(self, X, reset=True).detach()
         if x.is_complex():
             raise ValueError(f"X must be real, got {x.dtype}")
         classes, targets = self._targets(y, x)
@@ -88,7 +85,9 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
         if len(targets) > 1:  # what all classes share has no effect
             theta = theta - theta.mean(0)
         self.classes_, self.n_iter_, self.gradient_ = classes, found.n_iter, found.gradient
-        self.coef_, self.intercept_ = give(theta[:, :-1].to(x), X), give(theta[:, -1].to(x), X)
+        self.converged_ = found.gradient <= self.tol
+        w, b = theta[:, :-1].to(x), theta[:, -1].to(x)
+        self.coef_, self.intercept_ = like_input(w, X), like_input(b, X)
         return self
 
     def _start(self, classes: Any, x: Tensor, k: int) -> Tensor:
@@ -110,17 +109,17 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
                 "no further progress at the rounding of double precision"
             )  # fmt: skip
             message = f"{why}: the gradient is {found.gradient:.3g}, tol={self.tol:g}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warn_unconverged(message)
         elif self.weight_decay == 0 and _separates(f, found):
             message = (
                 "the classes are linearly separable, so that without weight_decay no finite weights"
                 f" are best: these are where the gradient fell to {found.gradient:.3g}"
             )
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warn_unconverged(message)
 
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        x = take(self, X)
+        x = as_rows(self, X)
         w, b = (torch.as_tensor(v).to(x) for v in (self.coef_, self.intercept_))
         return torch.addmm(b, x, w.T)
 
@@ -129,22 +128,22 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
         z = self._logits(X)
         if len(self.classes_) == 2:
             z = z[:, -1] - z[:, 0] if z.shape[1] == 2 else z[:, 0]
-        return give(z, X)
+        return like_input(z, X)
 
     def predict(self, X: Any) -> Any:
         """The labels of the most probable classes."""
         scores = torch.as_tensor(self.decision_function(X))
-        return give_labels(self.classes_, scores)
+        return best_labels(self.classes_, scores)
 
     def predict_log_proba(self, X: Any) -> Any:
         """The logarithms of the classes' probabilities, finite also where those underflow."""
         logs = self._log_probabilities(self._logits(X))
         p = logs.exp()
-        return give(torch.where(p > 0.5, p.log(), logs), X)  # of 1 exactly 0
+        return like_input(torch.where(p > 0.5, p.log(), logs), X)  # of 1 exactly 0
 
     def predict_proba(self, X: Any) -> Any:
         """The classes' probabilities, of shape (n, classes)."""
-        return give(self._log_probabilities(self._logits(X)).exp(), X)
+        return like_input(self._log_probabilities(self._logits(X)).exp(), X)
 
 
 def _weights(s: Any, x: Tensor) -> Tensor:

@@ -18,29 +18,16 @@ The step is exact up to rounding; `retrieve` stops when a state moves by no more
 claim `dense_hopfield_is_attention` checks step and energy.
 """
 
-from typing import NamedTuple
-
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from vademecum.arguments import floats, number, whole
+from vademecum.connectionism.hopfield.retrieval import Retrieval
+from vademecum.estimators import warn_unconverged
 
-__all__ = ["DenseHopfield", "DenseRetrieval"]
-
-
-class DenseRetrieval(NamedTuple):
-    """Where the steps led, how many each state took, and whether it had come to rest.
-
-    Example:
-        >>> DenseHopfield(torch.ones(1, 2)).retrieve(torch.zeros(2))
-        DenseRetrieval(states=tensor([1., 1.]), steps=tensor(2), converged=tensor(True))
-    """
-
-    states: Float[Tensor, " *batch d"]
-    steps: Int[Tensor, " *batch"]
-    converged: Bool[Tensor, " *batch"]
+__all__ = ["DenseHopfield"]
 
 
 class DenseHopfield(nn.Module):
@@ -57,8 +44,10 @@ class DenseHopfield(nn.Module):
 
     Example:
         >>> memory = DenseHopfield(torch.eye(2), beta=1.0)
-        >>> memory(torch.tensor([torch.log(torch.tensor(3.0)), 0.0]))
+        >>> memory.step(torch.tensor([torch.log(torch.tensor(3.0)), 0.0]))
         tensor([0.7500, 0.2500])
+        >>> memory.retrieve(torch.tensor([1.0, 0.0])).states  # hot: only their mean is at rest
+        tensor([0.5000, 0.5000])
     """
 
     patterns: Tensor
@@ -80,7 +69,11 @@ class DenseHopfield(nn.Module):
         return f"patterns={s}, d={d}, beta={self.beta:g}"
 
     def forward(self, states: Float[Tensor, " *batch d"]) -> Float[Tensor, " *batch d"]:
-        """Make one step of retrieval."""
+        """Retrieve: the states at rest; differentiable, through all the steps."""
+        return self.retrieve(states).states
+
+    def step(self, states: Float[Tensor, " *batch d"]) -> Float[Tensor, " *batch d"]:
+        """One step of the dynamics."""
         queries = self._checked(states).reshape(1, 1, -1, states.shape[-1])
         p = self.patterns[None, None]
         return scaled_dot_product_attention(queries, p, p, scale=self.beta).reshape(states.shape)
@@ -98,28 +91,41 @@ class DenseHopfield(nn.Module):
         return x.square().sum(-1) / 2 - soft_maximum + constant
 
     def retrieve(
-        self, states: Float[Tensor, " *batch d"], *, steps: int = 100, tol: float = 1e-6
-    ) -> DenseRetrieval:
+        self,
+        states: Float[Tensor, " *batch d"],
+        *,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        trajectory: bool = False,
+    ) -> Retrieval:
         r"""Repeat the step until the states are at rest.
 
         Args:
             states: The starts.
-            steps: How many steps to make at most.
+            max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
             tol: A state is at rest when a step moves it by no more than this times $1 + \|x\|$.
+            trajectory: Whether to keep the states and energies at the start and after each step.
         """
-        whole("steps", steps, low=1)
+        whole("max_iter", max_iter, low=1)
         number("tol", tol, low=0)
         x = self._checked(states)
         done = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)
-        taken = done.long()
-        for _ in range(steps):
-            new = torch.where(done[..., None], x, self(x))
-            taken = taken + ~done
+        n_iter, path = done.long(), [x]
+        for _ in range(max_iter):
+            new = torch.where(done[..., None], x, self.step(x))
+            n_iter = n_iter + ~done
             done = done | ((new - x).norm(dim=-1) <= tol * (1 + x.norm(dim=-1)))
             x = new
+            if trajectory:
+                path.append(x)
             if done.all():
                 break
-        return DenseRetrieval(x, taken, done)
+        else:
+            moving, shown = int((~done).sum()), done.numel()
+            warn_unconverged(f"max_iter={max_iter} reached: {moving} of {shown} states still move")
+        kept = torch.stack(path) if trajectory else None
+        energies = None if kept is None else self.energy(kept)
+        return Retrieval(x, n_iter, done, done.long(), kept, energies)
 
     def _checked(self, states: Tensor) -> Tensor:
         x, p = floats("states", states, width=self.patterns.shape[1]), self.patterns

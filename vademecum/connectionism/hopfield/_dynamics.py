@@ -24,7 +24,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vademecum.connectionism.cascade import cascade, one_blas_thread, views
+from vademecum.arrays import one_blas_thread, views
+from vademecum.connectionism._cascade import cascade
 
 __all__ = ["settle", "sweep"]
 
@@ -91,11 +92,11 @@ def settle(
     fields: Callable[[Tensor], Tensor],
     move: Callable[[Tensor, Tensor], Tensor],
     *,
-    max_sweeps: int,
+    max_iter: int,
     cycles: bool,
     record: Callable[[Tensor, Tensor], None],
 ) -> tuple[Float[Tensor, " batch n"], Int[Tensor, " batch"], Int[Tensor, " batch"]]:
-    r"""Repeat sweeps until no unit wants to flip, or a state comes back.
+    r"""Repeat steps until no unit wants to flip, or a state comes back.
 
     Cycles are found by Brent's method, which keeps one earlier state to compare with, that of sweep
     $2^j - 1$: after $\mu$ sweeps towards a cycle of length $\lambda$ it takes at most
@@ -104,13 +105,13 @@ def settle(
     Args:
         x: The starts.
         fields: Gives the fields of states.
-        move: Makes a sweep from states and their fields.
-        max_sweeps: The number of sweeps to stop after.
+        move: Makes a step from states and their fields.
+        max_iter: The number of steps to stop after.
         cycles: Whether to look for cycles, which makes sense if `move` is a function.
-        record: Called with states and fields at the start and after each sweep.
+        record: Called with states and fields at the start and after each step.
 
     Returns:
-        The states, the number of sweeps each has made, and its period: 1 at rest, 0 if unknown.
+        The states, the number of steps each has made, and its period: 1 at rest, 0 if unknown.
 
     References:
         Brent, An improved Monte Carlo factorization algorithm, BIT, 1980.
@@ -118,21 +119,21 @@ def settle(
     x, f = x.clone(), fields(x)
     record(x, f)
     period = _at_rest(x, f).long()
-    sweeps = torch.zeros_like(period)
+    n_iter = torch.zeros_like(period)
     earlier, age, span = x.clone(), 0, 1
-    for k in range(1, max_sweeps + 1):
+    for k in range(1, max_iter + 1):
         live = (period == 0).nonzero().squeeze(1)
         if not len(live):
             break
         now = move(x[live], f[live])
-        x[live], f[live], sweeps[live], age = now, fields(now), k, age + 1
+        x[live], f[live], n_iter[live], age = now, fields(now), k, age + 1
         period[live] = _at_rest(now, f[live]).long()
         if cycles:
             period[live[(now == earlier[live]).all(1) & (period[live] == 0)]] = age
             if age == span:
                 earlier, age, span = x.clone(), 0, 2 * span
         record(x, f)
-    return x, sweeps, period
+    return x, n_iter, period
 
 
 def _at_rest(x: Tensor, f: Tensor) -> Tensor:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from vademecum.arguments import floats
 
-__all__ = ["one_versus_rest", "give_labels", "take_labels"]
+__all__ = ["as_labels", "best_labels", "one_versus_rest"]
 
 
-def take_labels(y: Any, x: Tensor) -> tuple[Any, Tensor]:
+def as_labels(y: Any, x: Tensor) -> tuple[Any, Tensor]:
     """Validate the labels of the examples `x`: the sorted classes, and each label's index in them.
 
     Raises:
@@ -60,7 +60,7 @@ def one_versus_rest(index: Tensor, k: int, dtype: torch.dtype) -> Tensor:
     return (index[:, None] == own).to(dtype) * 2 - 1
 
 
-def give_labels(classes: Any, scores: Tensor) -> Any:
+def best_labels(classes: Any, scores: Tensor) -> Any:
     """The class that scores best; of two classes the second where its one score is positive."""
     index = (scores > 0).long() if scores.ndim == 1 else scores.argmax(1)
     return classes[index if isinstance(classes, Tensor) else index.cpu().numpy()]

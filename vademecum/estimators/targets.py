@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from vademecum.arguments import floats
-from vademecum.estimators import give, take
+from vademecum.estimators.rows import as_rows, like_input
 
-__all__ = ["answer", "give_map", "take_targets"]
+__all__ = ["as_targets", "fitted_map", "predict_linear"]
 
 
-def take_targets(y: Any, x: Tensor, *, several: bool = True) -> Tensor:
+def as_targets(y: Any, x: Tensor, *, several: bool = True) -> Tensor:
     """Validate the targets of the examples `x`: a tensor like `x` of shape (n,) or (n, t).
 
     Raises:
@@ -50,7 +50,7 @@ def take_targets(y: Any, x: Tensor, *, several: bool = True) -> Tensor:
     return torch.from_numpy(y).to(x.device)
 
 
-def give_map(
+def fitted_map(
     w: Float[Tensor, " *paths t d"],
     mean_x: Float[Tensor, " d"],
     mean_y: Float[Tensor, " t"],
@@ -61,12 +61,12 @@ def give_map(
     b = mean_y - w @ mean_x
     if y.ndim == 1:
         w, b = w[..., 0, :], b[..., 0]
-    return give(w.to(y.dtype), like), give(b.to(y.dtype), like)
+    return like_input(w.to(y.dtype), like), like_input(b.to(y.dtype), like)
 
 
-def answer(estimator: Any, X: Any) -> Any:
+def predict_linear(estimator: Any, X: Any) -> Any:
     """What the weights `coef_` and the intercept `intercept_` of a fitted estimator predict."""
     check_is_fitted(estimator)
-    x = take(estimator, X)
+    x = as_rows(estimator, X)
     w, b = (torch.as_tensor(v).to(x) for v in (estimator.coef_, estimator.intercept_))
-    return give(linear(x, w) + b, X)
+    return like_input(linear(x, w) + b, X)

@@ -27,6 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, whole
+from vademecum.results import one_line
 
 __all__ = ["CriticalPoint", "critical_points"]
 
@@ -34,7 +35,7 @@ MOST = 100_000
 
 
 class CriticalPoint(NamedTuple):
-    r"""The modes $I$ (from 0, strongest first), the product, the loss and the index there.
+    """A critical point, up to the choice of weights with that product.
 
     Weights with that product: `DeepLinearNetwork.balanced(point.product, width=k)`.
 
@@ -44,9 +45,15 @@ class CriticalPoint(NamedTuple):
     """
 
     modes: tuple[int, ...]
+    """The $I$, counted from 0, strongest first."""
     product: Float[Tensor, " p q"]
+    """The $W_2 W_1$."""
     loss: float
+    """The loss there."""
     saddle_index: int
+    """The number of directions of negative curvature: 0 at a minimum."""
+
+    __repr__ = one_line
 
 
 def critical_points(gamma: Float[Tensor, " p q"], width: int) -> list[CriticalPoint]:

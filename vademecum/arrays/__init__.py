@@ -1,0 +1,8 @@
+"""Arrays that are large, small blocks of them, portions, and numbers near the ends of the range."""
+
+from vademecum.arrays.large import empty
+from vademecum.arrays.memory import portions
+from vademecum.arrays.scaling import lengths, power_of_two
+from vademecum.arrays.small_blocks import one_blas_thread, views
+
+__all__ = ["empty", "lengths", "one_blas_thread", "portions", "power_of_two", "views"]

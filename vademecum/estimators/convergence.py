@@ -1,0 +1,27 @@
+"""One warning for every iteration that ends before it has converged."""
+
+import inspect
+import warnings
+
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = ["warn_unconverged"]
+
+
+def warn_unconverged(message: str) -> None:
+    """Give a `ConvergenceWarning` at the line outside of this library that asked for the work.
+
+    Args:
+        message: Which limit ended the iteration, and what was left to do.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warn_unconverged("max_iter=3 reached with 2 mistakes")
+        >>> caught[0].category.__name__
+        'ConvergenceWarning'
+    """
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("vademecum."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, ConvergenceWarning, stacklevel=level + 1)
