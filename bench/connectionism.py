@@ -188,4 +188,4 @@ def _dense_hopfield(device: torch.device) -> Iterator[Row]:
         kind = str(dtype).removeprefix("torch.")
         name = f"DenseHopfield step, {queries} queries, {patterns} patterns, {kind}"
         peers = {"torch attention written out": attention}
-        yield Row(name, partial(memory, x), peers, agree, limit)
+        yield Row(name, partial(memory.step, x), peers, agree, limit)

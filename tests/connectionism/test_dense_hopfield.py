@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from vademecum.connectionism.hopfield import HopfieldNetwork
 from vademecum.connectionism.hopfield.dense import DenseHopfield
@@ -13,8 +14,8 @@ def test_a_step_is_attention(dtype):
     p, x = torch.randn(50, 9, dtype=dtype), torch.randn(3, 7, 9, dtype=dtype)
     dense = torch.softmax(0.7 * x @ p.T, -1) @ p
     memory = DenseHopfield(p, beta=0.7)
-    torch.testing.assert_close(memory(x), dense)
-    torch.testing.assert_close(memory(x[0, 0]), dense[0, 0])
+    torch.testing.assert_close(memory.step(x), dense)
+    torch.testing.assert_close(memory.step(x[0, 0]), dense[0, 0])
 
 
 def test_energy_is_the_formula_and_falls():
@@ -24,7 +25,7 @@ def test_energy_is_the_formula_and_falls():
     expected = x.square().sum(1) / 2 - scores + p.norm(dim=1).max() ** 2 / 2
     torch.testing.assert_close(memory.energy(x), expected)
     for _ in range(20):
-        new = memory(x)
+        new = memory.step(x)
         drop = memory.energy(x) - memory.energy(new)
         assert (drop >= (new - x).square().sum(1) / 2 - 1e-12).all()
         x = new
@@ -34,7 +35,7 @@ def test_gradients_reach_states_and_patterns():
     p = torch.randn(6, 4, dtype=torch.float64)
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     memory = DenseHopfield(p, beta=0.8, learnable=True)
-    (memory(x) ** 2).sum().backward()
+    (memory.step(x) ** 2).sum().backward()
     keys, queries = p.clone().requires_grad_(), x.detach().clone().requires_grad_()
     ((torch.softmax(0.8 * queries @ keys.T, -1) @ keys) ** 2).sum().backward()
     assert x.grad is not None
@@ -58,14 +59,34 @@ def test_it_holds_many_more_patterns_than_units():
 def test_retrieval_ends_at_a_fixed_point_of_each_state():
     p, x = torch.randn(30, 5).double(), torch.randn(12, 5).double()
     memory = DenseHopfield(p, beta=1.0)
-    end = memory.retrieve(x, steps=10_000, tol=1e-12)
+    end = memory.retrieve(x, max_iter=10_000, tol=1e-12)
     assert end.converged.all()
-    torch.testing.assert_close(memory(end.states), end.states, rtol=1e-9, atol=1e-9)
-    alone = memory.retrieve(x[3], steps=10_000, tol=1e-12)
+    assert end.period.eq(1).all()
+    assert end.trajectory is None
+    torch.testing.assert_close(memory.step(end.states), end.states, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(memory(x), end.states, rtol=1e-4, atol=1e-4)
+    alone = memory.retrieve(x[3], max_iter=10_000, tol=1e-12)
     torch.testing.assert_close(alone.states, end.states[3])
-    short = memory.retrieve(x, steps=1)
-    assert short.steps.eq(1).all()
-    torch.testing.assert_close(short.states, memory(x))
+    assert int(alone.n_iter) == int(end.n_iter[3])
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 reached: 12 of 12 states still move"):
+        short = memory.retrieve(x, max_iter=1)
+    assert short.n_iter.eq(1).all()
+    assert short.period.eq(0).all()
+    torch.testing.assert_close(short.states, memory.step(x))
+
+
+def test_a_trajectory_is_the_steps_one_after_the_other():
+    memory, x = DenseHopfield(torch.randn(6, 4).double()), torch.randn(5, 4).double()
+    end = memory.retrieve(x, trajectory=True)
+    assert end.trajectory is not None
+    assert end.energies is not None
+    assert end.trajectory.shape == (int(end.n_iter.max()) + 1, 5, 4)
+    torch.testing.assert_close(end.trajectory[0], x)
+    torch.testing.assert_close(end.trajectory[1], memory.step(x))
+    torch.testing.assert_close(end.trajectory[-1], end.states)
+    torch.testing.assert_close(end.energies, memory.energy(end.trajectory))
+    assert (end.energies.diff(dim=0) <= 1e-12).all()
+    assert "\n" not in repr(end)
 
 
 def test_at_low_beta_all_states_go_to_the_mean():
@@ -94,7 +115,7 @@ P = torch.ones(2, 3)
         (lambda: DenseHopfield(P)(P * torch.nan), "states must be finite, got nan"),
         (lambda: DenseHopfield(P)(P.double()), "states must be torch.float32 on cpu"),
         (lambda: DenseHopfield(P).energy(torch.ones(0, 3)), "states must not be empty"),
-        (lambda: DenseHopfield(P).retrieve(P, steps=0), "steps must be >= 1, got 0"),
+        (lambda: DenseHopfield(P).retrieve(P, max_iter=0), "max_iter must be >= 1, got 0"),
         (lambda: DenseHopfield(P).retrieve(P, tol=-1.0), "tol must be >= 0"),
     ],
 )
@@ -109,5 +130,5 @@ def test_bad_input(call, message):
 def test_cuda_agrees():
     p, x = torch.randn(500, 64), torch.randn(300, 64)
     here, there = DenseHopfield(p), DenseHopfield(p).cuda()
-    torch.testing.assert_close(there(x.cuda()).cpu(), here(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(there.step(x.cuda()).cpu(), here.step(x), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(there.energy(x.cuda()).cpu(), here.energy(x), rtol=1e-4, atol=1e-3)

@@ -1,9 +1,12 @@
 """Storage rules against the double loop, the projector, and linear programming."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from scipy.linalg import orth
+from sklearn.exceptions import ConvergenceWarning
 
 from vademecum.connectionism.hopfield import HopfieldNetwork
 from vademecum.connectionism.separability import separable
@@ -44,7 +47,7 @@ def test_pseudo_inverse_holds_correlated_patterns(dtype):
     assert net.retrieve(p).states.equal(p.to(dtype))
     assert hebbian.stored is not None
     assert not hebbian.stored.any()
-    assert hebbian.retrieve(p).sweeps.gt(0).all()
+    assert hebbian.retrieve(p).n_iter.gt(0).all()
 
 
 def test_a_unit_in_the_span_has_no_couplings():
@@ -95,7 +98,8 @@ def test_perceptron_stores_with_a_margin(margin):
 
 def test_the_first_perceptron_step_is_hebbs_rule():
     p = signs(15, 30)
-    one = HopfieldNetwork(p, rule="perceptron", max_epochs=1)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 reached: .* patterns are not stored"):
+        one = HopfieldNetwork(p, rule="perceptron", max_iter=1)
     assert one.weights.equal(HopfieldNetwork(p).weights)
 
 
@@ -104,7 +108,8 @@ def test_perceptron_reports_what_cannot_be_stored():
     p = signs(6, 30)
     p[5] = p[2]
     p[5, 7] *= -1
-    net = HopfieldNetwork(p, rule="perceptron", max_epochs=200)
+    with pytest.warns(ConvergenceWarning, match="max_iter=200 reached: [12] patterns are not"):
+        net = HopfieldNetwork(p, rule="perceptron", max_iter=200)
     assert net.stored is not None
     assert net.stored.tolist()[:2] == [True, True]
     assert not (net.stored[2] and net.stored[5])
@@ -115,7 +120,9 @@ def test_perceptron_reports_what_cannot_be_stored():
 
 def test_perceptron_units_agree_with_linear_programming():
     p = signs(14, 8)
-    net = HopfieldNetwork(p, rule="perceptron", max_epochs=3000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # whether it can is asked below
+        net = HopfieldNetwork(p, rule="perceptron", max_iter=3000)
     learned = (p * net.fields(p) > 0).all(0)
     for i in range(8):
         others = [j for j in range(8) if j != i]
@@ -128,7 +135,7 @@ def test_a_bias_can_unsettle_patterns():
         net = HopfieldNetwork(p, rule=rule, theta=torch.full((5,), -2.0))
         assert net.stored is not None
         assert not net.stored.any()
-        assert int(net.retrieve(p[0]).sweeps) == 1
+        assert int(net.retrieve(p[0]).n_iter) == 1
 
 
 def test_given_weights_hold_no_patterns():

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Perceptron as Reference
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from vademecum.connectionism import _single_unit
 from vademecum.connectionism import perceptron as module
-from vademecum.connectionism import single_unit
 from vademecum.connectionism.margins import augment
 from vademecum.connectionism.mistake_path import perceptron_path
 from vademecum.connectionism.perceptron import Perceptron
@@ -73,7 +73,7 @@ def test_equals_the_plain_loop(n):
     wide = augment(torch.from_numpy(x))
     # one epoch of the loop: mistakes in the order of the examples, up to the first step back
     ours = quietly(Perceptron(max_iter=1, shuffle=False), x, y)
-    path = perceptron_path(wide, sign, max_updates=int(ours.mistakes_) + 1)
+    path = perceptron_path(wide, sign, max_iter=int(ours.mistakes_) + 1)
     back = (path.examples.diff() <= 0).nonzero()
     first = int(back[0]) + 1 if len(back) else len(path.examples)
     assert ours.mistakes_ == first
@@ -96,8 +96,8 @@ def test_block_sizes_do_not_matter(shuffle, monkeypatch):
 @pytest.mark.parametrize("order", [None, np.random.default_rng(5).permutation(400)])
 @pytest.mark.parametrize(("look", "strip"), [(1, 1), (1, 1000), (5, 64), (32, 256), (400, 400)])
 def test_a_single_unit_follows_the_rule(order, look, strip, monkeypatch):
-    monkeypatch.setattr(single_unit, "LOOK", look)
-    monkeypatch.setattr(single_unit, "STRIP", strip)
+    monkeypatch.setattr(_single_unit, "LOOK", look)
+    monkeypatch.setattr(_single_unit, "STRIP", strip)
     x, y = integer_data(400, 4, 2, seed=3)
     sign, w, b, mistakes, loss = 2.0 * y - 1, np.array([3.0, 0, -2, 1]), -1.0, 0, 0.0
     found, start = w.copy(), b
@@ -105,9 +105,9 @@ def test_a_single_unit_follows_the_rule(order, look, strip, monkeypatch):
         margin = sign[i] * (x[i] @ w + b)
         if margin <= 0:
             w, b, mistakes, loss = w + sign[i] * x[i], b + sign[i], mistakes + 1, loss - margin
-    assert single_unit.show(x, sign, found, start, bias=1.0, order=order) == (b, mistakes, loss)
+    assert _single_unit.show(x, sign, found, start, bias=1.0, order=order) == (b, mistakes, loss)
     np.testing.assert_array_equal(found, w)
-    assert single_unit.show(x, sign, found, 7.0, bias=0.0, order=order)[0] == 7.0
+    assert _single_unit.show(x, sign, found, 7.0, bias=0.0, order=order)[0] == 7.0
 
 
 def test_the_last_unit_to_learn_learns_alone():

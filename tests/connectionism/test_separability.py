@@ -118,7 +118,7 @@ def test_what_cannot_be_verified_is_refused(monkeypatch):
         return -np.ones(x.shape[1] + bias), np.ones(len(x))
 
     monkeypatch.setattr(separability, "_programme", liar)
-    with pytest.raises(ArithmeticError, match="neither separated nor shown to be inseparable"):
+    with pytest.raises(ValueError, match="neither separated nor shown to be inseparable"):
         separable(torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([1, 1, -1]))
 
 

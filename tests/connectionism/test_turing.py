@@ -1,8 +1,11 @@
+"""Machines of NAND units against the definition, their cycles and their education."""
+
 from itertools import pairwise, product
 from typing import Any
 
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from vademecum.connectionism.turing import TuringMachine
 
@@ -87,8 +90,19 @@ def test_a_long_cycle_is_found_and_a_limit_kept():
     start = torch.zeros(n).bool()
     start[0] = True
     assert int(ring.cycle(start).period) == 2 * n
-    with pytest.raises(RuntimeError, match="some run has no cycle within 9 steps"):
-        ring.cycle(start, limit=9)
+    starts = torch.stack([start, torch.arange(n) % 2 == 0])
+    with pytest.warns(ConvergenceWarning, match="max_iter=9 reached: 2 runs have closed no cycle"):
+        cut = ring.cycle(starts, max_iter=9)
+    assert cut.period.tolist() == [0, 0]
+    assert cut.preperiod.tolist() == [-1, -1]
+    assert not cut.converged.any()
+    pair = TuringMachine(torch.tensor([[1, 1], [0, 0], [4, 4], [2, 2], [3, 3]]))  # and a ring of 3
+    both = torch.tensor([[False, True, True, True, True], [False, True, True, False, False]])
+    with pytest.warns(ConvergenceWarning, match="1 runs have closed no cycle"):
+        cut = pair.cycle(both, max_iter=6)
+    assert (cut.period.tolist(), cut.preperiod.tolist()) == ([2, 0], [0, -1])
+    assert cut.converged.tolist() == [True, False]
+    assert pair.cycle(both).period.tolist() == [2, 6]
 
 
 XOR = [[0, 0], [1, 1], [0, 1], [0, 2], [1, 2], [3, 4]]  # units 2 to 5 are the four NANDs of XOR
@@ -117,7 +131,7 @@ def test_education_finds_xor_and_counts_honestly():
     wanted = [[a ^ b] for a, b in examples]
     lesson: dict[str, Any] = {"inputs": [0, 1], "outputs": [5], "steps": 3}
     found = m.educate(bits(*examples), bits(*wanted), **lesson)
-    assert (found.mismatches, found.tried, found.exhaustive) == (0, 2**12, True)
+    assert (found.mismatches, found.n_iter, found.exhaustive) == (0, 2**12, True)
     assert answers(m, found.switches.int().tolist(), examples, [0, 1], [5], 3) == wanted
     assert m.switches is not None
     assert not m.switches.any()  # the machine was left alone
@@ -146,18 +160,21 @@ def test_annealing_solves_what_the_machine_can_do_and_reports_the_rest(trial):
     assert m.switches is not None
     wanted = answers(m, m.switches.int().tolist(), examples, *lesson.values())
     draw: dict[str, Any] = {"generator": torch.Generator().manual_seed(99 + trial)}
-    found = m.educate(bits(*examples), bits(*wanted), tries=64 * 1000, **lesson, **draw)
+    found = m.educate(bits(*examples), bits(*wanted), max_iter=64 * 1000, **lesson, **draw)
     got = answers(m, found.switches.int().tolist(), examples, *lesson.values())
     assert found.mismatches == count_wrong(got, wanted)
     assert found.mismatches == 0
+    assert found.converged
     assert not found.exhaustive
-    assert 64 < found.tried <= 64 * 1000  # the random settings alone would not do
+    assert 64 < found.n_iter <= 64 * 1000  # the random settings alone would not do
 
     impossible = bits(*([1, 0] for _ in range(4)), *([0, 1] for _ in range(4)))
     same = bits(*([0, 0, 0] for _ in range(8)))  # the same example, told to differ: 8 are wrong
     lesson["outputs"] = lesson["outputs"][:2]
-    found = m.educate(same, impossible, tries=64 * 50, **lesson)
+    with pytest.warns(ConvergenceWarning, match="max_iter=3200 reached with 8 mismatches left"):
+        found = m.educate(same, impossible, max_iter=64 * 50, **lesson)
     assert found.mismatches == 8
+    assert not found.converged
 
 
 M = machine(3, "B", 0)
@@ -184,7 +201,7 @@ def teach(m=M, examples=COLUMN, wanted=COLUMN, **changed: Any):
         (lambda: M.step(torch.zeros(4).bool()), r"got torch.bool of shape \(4,\)"),
         (lambda: M.run(torch.zeros(3).bool(), -1), "steps must be >= 0, got -1"),
         (lambda: M.cycle(torch.zeros(3).long()), "states must be bool"),
-        (lambda: M.cycle(torch.zeros(3).bool(), limit=0), "limit must be >= 1, got 0"),
+        (lambda: M.cycle(torch.zeros(3).bool(), max_iter=0), "max_iter must be >= 1, got 0"),
         (lambda: teach(machine(3, "A", 0)), "of type A has no switches"),
         (lambda: teach(inputs=[3]), "inputs must be 1 units"),
         (lambda: teach(inputs=[0, 0]), "inputs must be 1 units"),
@@ -193,7 +210,7 @@ def teach(m=M, examples=COLUMN, wanted=COLUMN, **changed: Any):
         (lambda: teach(examples=COLUMN[:0]), "examples must not be empty"),
         (lambda: teach(examples=COLUMN + 2), "entries of examples must be 0 or 1"),
         (lambda: teach(steps=0), "steps must be >= 1, got 0"),
-        (lambda: teach(tries=8), "tries must be >= 64, got 8"),
+        (lambda: teach(max_iter=8), "max_iter must be >= 64, got 8"),
     ],
 )
 def test_bad_arguments_are_refused(call, message):
@@ -215,4 +232,4 @@ def test_machines_run_on_cuda():
     wanted = (examples[:, :1] ^ examples[:, 1:]).cuda()
     lesson: dict[str, Any] = {"inputs": [0, 1], "outputs": [5], "steps": 3}
     assert xor.educate(examples, wanted, **lesson).mismatches == 0
-    assert xor.educate(examples, wanted, **lesson, tries=2048).switches.is_cuda
+    assert xor.educate(examples, wanted, **lesson, max_iter=2048).switches.is_cuda

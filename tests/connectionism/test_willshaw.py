@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from vademecum.connectionism import bit_rows, willshaw
+from vademecum.connectionism import _bit_rows, willshaw
 from vademecum.connectionism.sparse_patterns import sparse_capacity_bound, sparse_patterns
 from vademecum.connectionism.willshaw import WillshawMemory, willshaw_information
 
@@ -58,7 +58,7 @@ def test_small_chunks_change_nothing(monkeypatch):
     whole.store(x, y)
     expected = whole.recall(x), whole.recall(x, threshold=3), whole.information(x, y)
     monkeypatch.setattr(willshaw, "_CHUNK", {"cpu": 200})
-    monkeypatch.setattr(bit_rows, "_CELLS", 7)
+    monkeypatch.setattr(_bit_rows, "_CELLS", 7)
     pieces = WillshawMemory(90, 70)
     pieces.store(x, y)
     assert pieces.links.equal(whole.links)

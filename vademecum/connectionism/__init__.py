@@ -7,11 +7,14 @@ from vademecum.connectionism.error_signals import delta_rule, pdp_update
 from vademecum.connectionism.hopfield import (
     CapacityCurve,
     DenseHopfield,
+    HopfieldFlips,
     HopfieldNetwork,
     Retrieval,
     capacity_curve,
     draw_capacity,
+    draw_hopfield_flips,
     hopfield_capacity,
+    hopfield_flips,
     mean_field_overlap,
     overlap,
 )
@@ -48,5 +51,6 @@ __all__ = [
     # associative memories
     "WillshawMemory", "sparse_capacity_bound", "sparse_patterns", "willshaw_information",
     "DenseHopfield", "HopfieldNetwork", "Retrieval", "overlap",
+    "HopfieldFlips", "draw_hopfield_flips", "hopfield_flips",
     "CapacityCurve", "capacity_curve", "draw_capacity", "hopfield_capacity", "mean_field_overlap",
 ]  # fmt: skip

@@ -7,6 +7,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 __all__ = ["warn_unconverged"]
 
+_OURS = ("vademecum.", "torch.", "jaxtyping.")  # with what wraps our functions
+
 
 def warn_unconverged(message: str) -> None:
     """Give a `ConvergenceWarning` at the line outside of this library that asked for the work.
@@ -22,6 +24,6 @@ def warn_unconverged(message: str) -> None:
         'ConvergenceWarning'
     """
     frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("vademecum."):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, ConvergenceWarning, stacklevel=level + 1)

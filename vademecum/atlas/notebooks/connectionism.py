@@ -200,7 +200,7 @@ def draw_curve(units: int, noise: int) -> Figure:
     """The overlap after retrieval against the load, and the theory."""
     loads = [0.03 * k for k in range(1, 9)]
     dice = torch.Generator().manual_seed(0)
-    options = {"trials": 3, "probes": 10, "max_sweeps": 20, "generator": dice}
+    options = {"trials": 3, "probes": 10, "generator": dice}
     curve = capacity_curve(units, loads, noise=noise / 100, **options)
     figure = Figure((8, 3.2), layout="constrained")
     draw_capacity(curve, figure.subplots())

@@ -34,7 +34,7 @@ def dense_hopfield_is_attention(
         beta = float(0.1 + 2 * torch.rand(()))
         patterns, x = torch.randn(s, d), 2 * torch.randn(starts, d)
         memory = DenseHopfield(patterns, beta=beta)
-        new = memory(x)
+        new = memory.step(x)
         weights = torch.stack([torch.exp(steepness * beta * (x @ p)) for p in patterns])
         attended = torch.stack([w[:, None] * p for w, p in zip(weights, patterns, strict=True)])
         yield equals(new, attended.sum(0) / weights.sum(0)[:, None], s=s, d=d)

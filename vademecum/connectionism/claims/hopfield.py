@@ -55,14 +55,14 @@ def hopfield_network(
     """
     patterns = 2 * torch.randint(2, (s, n)) - 1
     wrong = torch.rand(s, n).argsort(1) < flips
-    end = couple(patterns).retrieve(torch.where(wrong, -patterns, patterns), max_sweeps=1)
+    end = couple(patterns).retrieve(torch.where(wrong, -patterns, patterns), max_iter=1)
     yield equals(end.states, patterns.double(), tol=0.0, n=n, s=s)
     yield equals(end.period, 1, n=n, s=s)
 
     orthogonal = hadamard(8)[:3]
     end = couple(orthogonal).retrieve(orthogonal)
     yield equals(end.states, orthogonal.double(), tol=0.0, n=8, s=3)
-    yield equals(end.sweeps, 0, n=8, s=3)
+    yield equals(end.n_iter, 0, n=8, s=3)
 
 
 hopfield_network.foil("with anti-Hebbian couplings the patterns are unstable", couple=anti_hebbian)
@@ -163,7 +163,7 @@ def hopfield_single_pattern(least: int = 2, attractors: int = 2, sizes: tuple[in
         clear = product.abs() >= least
         for tie in (-0.5, 0.0, 0.5):
             net = HopfieldNetwork(x[None], theta=torch.full((n,), tie / n))
-            end = net.retrieve(states[clear], mode="synchronous", max_sweeps=1)
+            end = net.retrieve(states[clear], mode="synchronous", max_iter=1)
             yield equals(end.states, target[clear].double(), tol=0.0, n=n)
         fields = HopfieldNetwork(x[None]).fields(states)
         tied = (product == 1)[:, None] & (states == x)

@@ -100,7 +100,7 @@ def hopfield_optimal_capacity(
             yield at_most(sum(possible), trials // 4, load=load)
         for patterns, can in zip(sets[:3], possible, strict=False):
             epochs = 100_000 if load <= 1 else 50  # of which at load 1 a few hundred are needed
-            net = HopfieldNetwork(patterns, rule="perceptron", max_epochs=epochs)
+            net = HopfieldNetwork(patterns, rule="perceptron", max_iter=epochs)
             aligned = patterns * net.fields(patterns)
             yield equals((aligned > 0).all(1), net.stored, load=load)
             yield at_most((aligned[:, 0] > 0).all(), int(can), load=load)

@@ -77,7 +77,7 @@ def hopfield_energy(
                 others = field - own * x[:, i]
                 yield equals(change, -(new - x)[:, i] * others, tol=0.0, n=n)
             net = HopfieldNetwork(weights=coupled, theta=theta)
-            end = net.retrieve(states, max_sweeps=2**n)
+            end = net.retrieve(states, max_iter=2**n, trajectory=True)
             yield equals(net.energy(states) + own * n / 2, energies, tol=0.0, n=n)
             yield at_most(end.energies, end.energies.cummin(0).values, tol=0.0, n=n)
             yield equals(end.period, 1, n=n)
@@ -117,7 +117,7 @@ def hopfield_self_coupling(
         x = all_states(n).double()
         strong = w + sign * torch.diag(1 + w.abs().sum(1) + b.abs())
         for mode in ("asynchronous", "synchronous"):
-            end = HopfieldNetwork(weights=strong, theta=-b).retrieve(x, mode=mode, max_sweeps=1)
+            end = HopfieldNetwork(weights=strong, theta=-b).retrieve(x, mode=mode, max_iter=1)
             yield equals(end.states, x, tol=0.0, n=n)
         net = HopfieldNetwork(weights=w + remaining * torch.eye(n), theta=-b)
         for i in range(n):
@@ -181,12 +181,12 @@ def hopfield_synchronous_cycles(
         for tie in (-0.5, 0.0, 0.5):
             net = HopfieldNetwork(weights=w, theta=theta + tie)
             x = all_states(n)
-            period = net.retrieve(x, mode="synchronous", max_sweeps=4 * 2**n).period
+            period = net.retrieve(x, mode="synchronous", max_iter=4 * 2**n).period
             yield equals(period, period_by_tables(w, theta + tie), n=n)
             yield at_most(period, longest, n=n)
             chain = [x.double()]
             for _ in range(5):
-                chain.append(net.retrieve(chain[-1], mode="synchronous", max_sweeps=1).states)
+                chain.append(net.retrieve(chain[-1], mode="synchronous", max_iter=1).states)
             two_step = [-(y * (z @ w)).sum(1) - (y + z) @ (theta + tie) for y, z in pairwise(chain)]
             yield at_most(torch.stack(two_step).diff(dim=0), 0.0, tol=0.0, n=n)
 

@@ -169,7 +169,7 @@ def turing_a_type(unit: str = "NAND", clock: str = "common", wirings: int = 50, 
         successor = _successors(machine.sources.tolist())
         after = _ticks(machine, states, unit, clock).long() @ (1 << torch.arange(n))
         yield equals(after, torch.tensor(successor)[codes], N=n)
-        preperiod, period = machine.cycle(states)
+        preperiod, period, _ = machine.cycle(states)
         walked = torch.tensor([_walk(successor, code) for code in codes.tolist()])
         yield equals(torch.stack([preperiod, period], 1), walked, N=n)
         yield at_most(preperiod + period, 2**n, N=n)

@@ -34,13 +34,13 @@ def perceptron_norm_growth(
     cases = [once, *(unseparated(n, d) for d in (1, 2, 5))]
     for x, y in cases:
         for order in ORDERS:
-            path = perceptron_path(x, y, order=order, mistake=RULES[rule], max_updates=updates)
+            path = perceptron_path(x, y, order=order, mistake=RULES[rule], max_iter=updates)
             squares = (x[path.examples] ** 2).sum(1)
             norm2 = (path.weights[1:] ** 2).sum(1)
             yield at_most(norm2, squares.cumsum(0), d=x.shape[1], order=order)
     for d in (2, 5, 20):
         x, y = torch.eye(d), torch.where(torch.rand(d) < 0.5, 1.0, -1.0)
-        path = perceptron_path(x, y, mistake=RULES[rule], max_updates=updates)
+        path = perceptron_path(x, y, mistake=RULES[rule], max_iter=updates)
         s = torch.arange(1.0, d + 1)
         yield at_most(path.weights[1 : d + 1].norm(dim=1), s**power, d=d)
         integral = perceptron_path(torch.diag(torch.arange(1, d + 1)), y).weights

@@ -101,7 +101,7 @@ def perceptron_obtuse_updates(
     for d in (1, 2, 5):
         for x, y in (unseparated(n, d), separated(n, d)[:2]):
             for order in ("cyclic", "shuffled", "worst"):
-                options: dict[str, Any] = {"order": order, "max_updates": updates}
+                options: dict[str, Any] = {"order": order, "max_iter": updates}
                 path = perceptron_path(x, y, mistake=RULES[rule], **options)
                 before = path.weights[:-1]
                 inner = (path.weights.diff(dim=0) * before).sum(1)
@@ -172,7 +172,7 @@ def perceptron_sgd(
             descent.step()
             if not torch.equal(theta.detach(), iterates[-1]):
                 iterates.append(theta.detach().clone())
-        path = perceptron_path(x, y, max_updates=len(iterates) - 1).weights
+        path = perceptron_path(x, y, max_iter=len(iterates) - 1).weights
         yield equals(len(path), len(iterates), d=d)
         yield equals(torch.stack(iterates), path, d=d)
 
@@ -221,7 +221,7 @@ def perceptron_span(start: int = 0, count: str = "mistakes", n: int = 3, d: int 
         x[torch.arange(n), torch.arange(n)] = 7 + torch.arange(n)  # so that none is zero
         theta0 = torch.zeros(d + 1, dtype=torch.int64)
         theta0[-1] = start
-        path = perceptron_path(x, y, theta0=theta0, max_updates=1000)
+        path = perceptron_path(x, y, theta0=theta0, max_iter=1000)
         alpha = torch.nn.functional.one_hot(path.examples, n).cumsum(0)
         yield equals(path.weights[1:], (alpha * y) @ x, d=d)
 

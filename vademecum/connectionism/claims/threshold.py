@@ -121,7 +121,7 @@ def bias_absorption(conventions: tuple[tuple[int, int], ...] = ((1, 1), (-1, -1)
             w, b, x = integers(d), float(integers(1)), integers(20, d)
             yield equals(augment(x, constant) @ torch.cat([w, torch.tensor([b])]), x @ w + sign * b)
             y = torch.where(torch.rand(20) < 0.5, 1.0, -1.0)
-            tilde = perceptron_path(augment(x, constant), y, max_updates=100).weights
+            tilde = perceptron_path(augment(x, constant), y, max_iter=100).weights
             w, b, run, start = torch.zeros(d), 0.0, [torch.zeros(d + 1)], 0
             while len(run) < len(tilde):
                 i, start = start % 20, start + 1

@@ -14,10 +14,16 @@ from vademecum.connectionism.hopfield.capacity import (
     mean_field_overlap,
 )
 from vademecum.connectionism.hopfield.dense import DenseHopfield
+from vademecum.connectionism.hopfield.flips import (
+    HopfieldFlips,
+    draw_hopfield_flips,
+    hopfield_flips,
+)
 from vademecum.connectionism.hopfield.network import HopfieldNetwork
 from vademecum.connectionism.hopfield.retrieval import Retrieval, overlap
 
 __all__ = [
-    "CapacityCurve", "DenseHopfield", "HopfieldNetwork", "Retrieval", "capacity_curve",
-    "draw_capacity", "hopfield_capacity", "mean_field_overlap", "overlap",
+    "DenseHopfield", "HopfieldNetwork", "Retrieval", "overlap",
+    "HopfieldFlips", "draw_hopfield_flips", "hopfield_flips",
+    "CapacityCurve", "capacity_curve", "draw_capacity", "hopfield_capacity", "mean_field_overlap",
 ]  # fmt: skip

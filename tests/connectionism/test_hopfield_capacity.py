@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
 
 from vademecum.connectionism.hopfield.capacity import (
     capacity_curve,
@@ -85,12 +86,19 @@ def test_figure_shows_measurement_theory_and_capacity():
     assert not other.texts
 
 
-def test_progress_shows_on_a_terminal_only(monkeypatch, capsys):
+def test_progress_shows_where_it_is_asked_for(capsys):
     capacity_curve(20, [0.1], trials=2)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    capacity_curve(20, [0.1], trials=2)
+    capacity_curve(20, [0.1], trials=2, progress=True)
     assert "retrieving" in capsys.readouterr().err
+
+
+def test_trials_that_were_cut_short_are_marked():
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=1 reached in \d of 4 trials") as caught:
+        curve = capacity_curve(200, [0.005, 0.5], trials=2, noise=0.1, max_iter=1)
+    assert len(caught) == 1
+    assert curve.converged.tolist() == [[True, True], [False, False]]
+    assert "\n" not in repr(curve)
 
 
 @pytest.mark.parametrize(

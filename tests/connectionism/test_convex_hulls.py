@@ -2,35 +2,34 @@
 
 import inspect
 import math
-import sys
 
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
-from vademecum.connectionism._affine_hull import Corral
+from vademecum.connectionism import convex_hulls
+from vademecum.connectionism._affine_hull import AffineHull
 from vademecum.connectionism.convex_hulls import nearest_point
 
-MODULE = sys.modules["vademecum.connectionism.nearest_point"]  # the room has a function of its name
 
-
-def test_a_corral_that_changes_is_the_corral_made_anew():
+def test_a_hull_that_changes_is_the_hull_made_anew():
     rng = np.random.default_rng(0)
-    corral = Corral(rng.normal(size=9))
+    hull = AffineHull(rng.normal(size=9))
     for step in range(300):
-        if len(corral.points) > 1 and rng.random() < 0.4:
-            corral.drop(int(rng.integers(len(corral.points))))
+        if len(hull.points) > 1 and rng.random() < 0.4:
+            hull.drop(int(rng.integers(len(hull.points))))
         else:
             size = 10.0 ** rng.integers(-2, 3)  # also beyond what the scale so far can take
-            room = len(corral.points) < 10
-            assert corral.add(size * rng.normal(size=9)) == room
+            room = len(hull.points) < 10
+            assert hull.add(size * rng.normal(size=9)) == room
             if step % 3 == 0:
-                count = len(corral.points)
-                inside = rng.dirichlet(np.ones(count)) @ np.stack(corral.points)
-                assert not corral.add(inside)
-                assert len(corral.points) == count
-        s = np.stack(corral.points)
-        weights, vector = corral.shortest()
+                count = len(hull.points)
+                inside = rng.dirichlet(np.ones(count)) @ np.stack(hull.points)
+                assert not hull.add(inside)
+                assert len(hull.points) == count
+        s = np.stack(hull.points)
+        weights, vector = hull.shortest()
         assert weights.sum() == pytest.approx(1)
         np.testing.assert_allclose(weights @ s, vector, atol=1e-9 * np.abs(s).max())
         # the shortest one: orthogonal to the affine hull
@@ -64,7 +63,9 @@ def test_nearest_point_is_optimal(n, d):
 def test_nearest_point_inside():
     corners = torch.tensor([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]]).double()
     assert nearest_point(corners).point.norm() < 1e-15
-    cut = nearest_point(corners, max_iter=1)  # on the way, with a corner behind it
+    with pytest.warns(ConvergenceWarning, match="reached: the vector is too long by 0.447 at most"):
+        cut = nearest_point(corners, max_iter=1)  # on the way, with a corner behind it
+    assert not cut.converged
     assert cut.point.tolist() == pytest.approx([0.2, 0.4])
     assert cut.gap == pytest.approx(math.sqrt(0.2))  # so nothing is known but its length
 
@@ -77,13 +78,15 @@ def test_the_points_looked_at_do_not_matter(candidates, monkeypatch):
     x = x + 0.1 * side.sign()[:, None] * w / w.norm()
     p, q = x[side > 0], x[side < 0]
     expected = nearest_point(p, q)
-    monkeypatch.setattr(MODULE, "CANDIDATES", candidates)
+    monkeypatch.setattr(convex_hulls, "CANDIDATES", candidates)
     found = nearest_point(p, q)
     assert found.gap <= 1e-12
     torch.testing.assert_close(found.point, expected.point, rtol=0, atol=1e-11)
     torch.testing.assert_close(found.weights, expected.weights, rtol=0, atol=1e-9)
     assert nearest_point(p, q, tol=0.0).gap <= 1e-12  # ends, by rounding
-    assert nearest_point(p, q, max_iter=3).n_iter == 3
+    assert found.converged
+    with pytest.warns(ConvergenceWarning, match="max_iter=3 reached"):
+        assert nearest_point(p, q, max_iter=3).n_iter == 3
 
 
 @pytest.mark.parametrize("scale", [2.0**-600, 2.0**-40, 2.0**40, 2.0**600, 2.0**1010])

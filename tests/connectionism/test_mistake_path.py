@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from vademecum.connectionism.mistake_path import perceptron_loss, perceptron_path
 
@@ -21,7 +22,8 @@ def test_path_by_hand():
     none = perceptron_path(x, torch.tensor([1, 1, -1]), mistake=lambda margin: margin < 0)
     assert none.examples.tolist() == []
     assert none.converged
-    cut = perceptron_path(x, torch.tensor([1, 1, -1]), max_updates=1)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 reached with 1 mistakes left"):
+        cut = perceptron_path(x, torch.tensor([1, 1, -1]), max_iter=1)
     assert cut.weights.tolist() == [[0, 0], [1, 0]]
     assert not cut.converged
     worst = perceptron_path(
@@ -39,11 +41,16 @@ def test_path_by_hand():
 def test_path_of_a_shuffled_order_sees_each_example_once_an_epoch():
     torch.manual_seed(0)
     x, y = torch.ones(6, 1), torch.ones(6)
-    path = perceptron_path(
-        x, y, order="shuffled", mistake=lambda margin: margin > -1, max_updates=18
-    )
-    for epoch in path.examples.view(3, 6):
+    options = {"order": "shuffled", "mistake": lambda margin: margin > -1, "max_iter": 18}
+    paths = []
+    for seed in (0, 0, 1):
+        dice = torch.Generator().manual_seed(seed)
+        with pytest.warns(ConvergenceWarning, match="max_iter=18 reached with 6 mistakes left"):
+            paths.append(perceptron_path(x, y, generator=dice, **options).examples)
+    for epoch in paths[0].view(3, 6):
         assert sorted(epoch.tolist()) == list(range(6))
+    assert paths[0].equal(paths[1])
+    assert not paths[0].equal(paths[2])
 
 
 def test_loss_values_and_gradients():
@@ -72,7 +79,7 @@ PATH_ERRORS = [
     ({"theta0": torch.zeros(2, dtype=torch.int64)}, "theta0 must be torch.float32"),
     ({"order": "random"}, "order must be one of 'cyclic'"),
     ({"order": torch.tensor([0, 0])}, r"order must hold every index from 0 to 1, got \[0, 0\]"),
-    ({"max_updates": -1}, "max_updates must be >= 0, got -1"),
+    ({"max_iter": -1}, "max_iter must be >= 0, got -1"),
 ]
 
 
