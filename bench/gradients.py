@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from bench.harness import Row
 from vademecum.data import load
-from vademecum.gradients.functional import functional
-from vademecum.gradients.gradient_norms import gradient_norms
-from vademecum.gradients.jacobian import jacobian
+from vademecum.gradients.example_norms import gradient_norms
+from vademecum.gradients.jacobian_operator import jacobian
+from vademecum.gradients.network_function import functional
 from vademecum.gradients.per_example import per_example_gradients
 from vademecum.gradients.products import hessian
 
@@ -75,7 +75,7 @@ def _per_example(net: nn.Module, x: Tensor, y: Tensor) -> Iterator[Row]:
     peers: Peers = {"torch.func vmap(grad)": mapped}
     peers |= _installed(_backpack, net, x, y) | _installed(_opacus, net, x, y)
     yield Row(f"per_example_gradients, LeNet, {len(x)} images",
-              partial(per_example_gradients, net, cross_entropy, x, y), peers, agree,
+              partial(per_example_gradients, net, x, y, loss=cross_entropy), peers, agree,
               f"{len(x) * f.size * 4 / 1e6:.0f} MB written")  # fmt: skip
 
     def norms(call: Callable[[], list[Tensor]]) -> Tensor:
@@ -83,7 +83,7 @@ def _per_example(net: nn.Module, x: Tensor, y: Tensor) -> Iterator[Row]:
 
     peers = {name: partial(norms, call) for name, call in peers.items()}
     yield Row(f"gradient_norms, LeNet, {len(x)} images",
-              partial(gradient_norms, net, cross_entropy, x, y), peers,
+              partial(gradient_norms, net, x, y, loss=cross_entropy), peers,
               partial(torch.testing.assert_close, rtol=1e-3, atol=1e-4))  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def _hessian(net: nn.Module, x: Tensor, y: Tensor) -> Iterator[Row]:
         return joined(torch.autograd.grad(g, parameters, parts))
 
     kept = torch.autograd.grad(cross_entropy(net(x), y), parameters, create_graph=True)
-    H = hessian(net, cross_entropy, x, y)
+    H = hessian(net, x, y, loss=cross_entropy)
     peers: Peers = {
         "torch, graph kept": lambda: joined(
             torch.autograd.grad(kept, parameters, parts, retain_graph=True)

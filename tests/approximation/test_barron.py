@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from vademecum.approximation.barron import Step, barron_fit
-from vademecum.approximation.barron_constant import barron_constant, radial_barron_constant
+from vademecum.approximation.barron import Heaviside, barron_fit
+from vademecum.approximation.barron_spectra import barron_constant, radial_barron_constant
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 60])
@@ -67,7 +67,7 @@ def test_errors_are_those_of_the_network(steepness, dtype):
     torch.testing.assert_close(error, fit.errors[-1], rtol=1e-2, atol=1e-6)
     assert (fit.errors.diff() <= 1e-6).all()
     assert float(fit.errors[-1]) < 0.3 * float(y.var())
-    assert isinstance(fit.network[1], Step if math.isinf(steepness) else nn.Sigmoid)
+    assert isinstance(fit.network[1], Heaviside if math.isinf(steepness) else nn.Sigmoid)
     norms = fit.network.get_parameter("0.weight").norm(dim=1)
     length = 1.0 if math.isinf(steepness) else steepness
     torch.testing.assert_close(norms, torch.full_like(norms, length))

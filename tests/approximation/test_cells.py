@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vademecum.approximation.cells import Cells, cut
-from vademecum.approximation.region_certificates import certify_regions
-from vademecum.approximation.regions import input_plane, linear_regions
+from vademecum.approximation.regions import certify_regions, input_plane, linear_regions
+from vademecum.approximation.regions._cells import Cells, cut
 from vademecum.approximation.units import Maxout
 
 

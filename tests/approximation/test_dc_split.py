@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vademecum.approximation.dc_split import dc_split
+from vademecum.approximation.convex_split import dc_split
 from vademecum.approximation.max_affine import MaxAffine
 from vademecum.approximation.pwl import pwl_to_abs
 from vademecum.approximation.units import AbsUnit, Maxout

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.approximation.region_models import MODELS
-from vademecum.approximation.dead_units import dead_units
+from vademecum.approximation.dying_units import dead_units
 from vademecum.approximation.units import AbsUnit
 from vademecum.foundations.regions import Box
 from vademecum.testing import check_instrument

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.approximation.region_models import MODELS, baked
-from vademecum.approximation.activation_pattern import activation_pattern
 from vademecum.approximation.local_affine import local_affine_map
+from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.units import AbsUnit, Maxout
 from vademecum.testing import check_instrument
 

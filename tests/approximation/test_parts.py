@@ -6,7 +6,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 import vademecum.approximation as room
-from vademecum.approximation.dc_split import dc_split
+from vademecum.approximation.convex_split import dc_split
 from vademecum.approximation.interpolation import interpolating_network
 from vademecum.approximation.max_affine import MaxAffine
 from vademecum.approximation.pwl import pwl_to_abs, pwl_to_relu

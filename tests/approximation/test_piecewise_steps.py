@@ -10,10 +10,9 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from tests.approximation.region_models import with_statistics
-from vademecum.approximation.activation_pattern import activation_pattern
 from vademecum.approximation.local_affine import local_affine_map
-from vademecum.approximation.piecewise import take_apart
-from vademecum.approximation.piecewise_steps import Affine
+from vademecum.approximation.patterns import activation_pattern
+from vademecum.approximation.piecewise import Affine, take_apart
 from vademecum.approximation.units import AbsUnit
 
 EPS = torch.finfo(torch.float64).eps
@@ -133,14 +132,14 @@ def test_affine_steps_and_what_they_make_of_radii(name):
     model = make().double().eval().requires_grad_(False)
     x = torch.randn(5, *shape).double()
     (step,) = take_apart(model, shape, x).steps
-    assert isinstance(step.unit, Affine)
+    assert isinstance(step.map, Affine)
     dense = torch.autograd.functional.jacobian(model, x[:1]).reshape(-1, math.prod(shape))
     # sums of at most 8 terms, with coefficients of at most 10
     close = 8 * 10 * EPS * float(1 + x.abs().max())
-    torch.testing.assert_close(step.unit(x), model(x), rtol=0, atol=close)
+    torch.testing.assert_close(step.map(x), model(x), rtol=0, atol=close)
     r = torch.rand(5, *shape).double()
     torch.testing.assert_close(
-        step.unit.radius(r).flatten(1), r.flatten(1) @ dense.abs().T, rtol=0, atol=close
+        step.map.radius(r).flatten(1), r.flatten(1) @ dense.abs().T, rtol=0, atol=close
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import linprog
 from torch import nn
 
-from vademecum.approximation.region_counts import (
+from vademecum.approximation.regions import (
     count_regions,
     montufar_bound,
     region_upper_bound,

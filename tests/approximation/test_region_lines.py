@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from tests.approximation.region_models import MODELS
-from vademecum.approximation.activation_pattern import activation_pattern
 from vademecum.approximation.claims.region_counts import cells, integers, measured
-from vademecum.approximation.region_lines import regions_along
+from vademecum.approximation.patterns import activation_pattern
+from vademecum.approximation.regions import regions_along
 from vademecum.testing import check_instrument
 
 

@@ -8,14 +8,15 @@ import torch
 from torch import nn
 
 from tests.approximation.region_models import MODELS, baked
-from vademecum.approximation.activation_pattern import activation_pattern
 from vademecum.approximation.local_affine import local_affine_map
-from vademecum.approximation.region_certificates import Certificate, certify_regions
-from vademecum.approximation.region_counts import count_regions
-from vademecum.approximation.region_pictures import draw_regions
+from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.regions import (
+    Certificate,
     Plane,
     Regions,
+    certify_regions,
+    count_regions,
+    draw_regions,
     input_plane,
     linear_regions,
     plane_through,

@@ -1,8 +1,13 @@
 """Networks that between them use every layer's rule, and every way around the rules."""
 
+from contextlib import nullcontext
+
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from vademecum.models import SlowPathWarning
 
 
 class Residual(nn.Module):
@@ -214,6 +219,11 @@ def call(net: nn.Module, x):
     """The network's output in evaluation mode, as any user would get it."""
     net = net.eval()
     return net(**x) if isinstance(x, dict) else net(*x) if isinstance(x, tuple) else net(x)
+
+
+def slowly(yes: bool):
+    """Expect the warning of a slower way, or none."""
+    return pytest.warns(SlowPathWarning, match="one example after the") if yes else nullcontext()
 
 
 def close(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.gradients.nets import NETS, call, make, tied
-from vademecum.gradients.functional import Functional, functional
+from vademecum.gradients.network_function import Functional, functional
 from vademecum.testing import check_instrument
 from vademecum.testing.laws import changes, snapshot
 

@@ -1,6 +1,5 @@
 """Models that the layers' rules could misread: with the right numbers, or refused."""
 
-import sys
 from typing import Any
 
 import pytest
@@ -10,15 +9,17 @@ from torch.nn import functional as F
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
+from tests.gradients.nets import slowly
 from tests.gradients.test_jacobian import by_rows
 from tests.gradients.test_per_example import loop
-from vademecum.gradients import per_example
-from vademecum.gradients.functional import functional
-from vademecum.gradients.gradient_norms import gradient_norms
-from vademecum.gradients.jacobian import jacobian
-from vademecum.gradients.per_example import passes, per_example_gradients
+from vademecum.gradients import _example_passes, example_norms
+from vademecum.gradients._example_passes import passes
+from vademecum.gradients._recorded_pass import study
+from vademecum.gradients.example_norms import gradient_norms
+from vademecum.gradients.jacobian_operator import jacobian
+from vademecum.gradients.network_function import functional
+from vademecum.gradients.per_example import per_example_gradients
 from vademecum.gradients.products import hessian, hvp
-from vademecum.gradients.recorded_pass import study
 
 
 class Between(nn.Module):
@@ -161,15 +162,17 @@ def test_derivatives_in_parameters(name):
     y, v = torch.arange(len(x)) % 3, torch.randn(functional(net).size).double()
     u, before = torch.randn(3 * len(x)).double(), x.detach().clone()
     gradients, matrix, product = plain(net, x, y, v)
-    torch.testing.assert_close(per_example_gradients(net, F.cross_entropy, x, y), gradients)
-    norms = gradient_norms(net, F.cross_entropy, x, y)
+    with slowly(name == "function for autograd"):
+        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+        norms = gradient_norms(net, x, y, loss=F.cross_entropy)
+        J = jacobian(net, x)
+        torch.testing.assert_close(J.dense(), matrix)
+        torch.testing.assert_close(J.blocks().flatten(0, 1), matrix)
+    torch.testing.assert_close(found, gradients)
     torch.testing.assert_close(norms, gradients.norm(dim=1))
-    J = jacobian(net, x)
-    torch.testing.assert_close(J.dense(), matrix)
-    torch.testing.assert_close(J.blocks().flatten(0, 1), matrix)
     torch.testing.assert_close(J @ v, matrix @ v)
     torch.testing.assert_close(J.T @ u, matrix.T @ u)
-    torch.testing.assert_close(hvp(net, F.cross_entropy, x, y, v), product)
+    torch.testing.assert_close(hvp(net, x, y, v, loss=F.cross_entropy), product)
     assert torch.equal(x, before)
 
 
@@ -185,7 +188,7 @@ def test_derivatives_in_inputs(name):
 
 def test_embeddings_are_sparse_again():
     net = sparse()
-    per_example_gradients(net, F.cross_entropy, TOKENS, torch.tensor([0, 1, 2]))
+    per_example_gradients(net, TOKENS, torch.tensor([0, 1, 2]), loss=F.cross_entropy)
     assert net[0].sparse
 
 
@@ -215,7 +218,7 @@ def test_examples_that_influence_each_other_are_seen(name):
     build, x = ENTANGLED[name]
     net = build().double()
     with pytest.raises(ValueError, match="model must treat examples independently"):
-        per_example_gradients(net, lambda z, y: z.sum(), x, torch.zeros(len(x)))
+        per_example_gradients(net, x, torch.zeros(len(x)), loss=lambda z, y: z.sum())
     for wrt in ("theta", "x"):
         with pytest.raises(ValueError, match="model must treat examples independently"):
             jacobian(net, x, wrt=wrt).blocks()
@@ -250,11 +253,11 @@ def test_activations_count_for_portions():
     one = f.size * 4 + study(f, x).saved
     assert study(f, x).saved > 64 * 64 * 4  # the matrix of attention
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(per_example, "_PORTION", 7 * one)
-        parts = [part for part, *_ in passes(f, F.cross_entropy, x, y)]
-        found = per_example_gradients(net, F.cross_entropy, x, y)
+        patch.setattr(_example_passes, "_PORTION", 7 * one)
+        parts = [part for part, *_ in passes(f, F.cross_entropy, x, y, None, progress=False)]
+        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
     assert [part.stop - part.start for part in parts] == [7, 7, 6]
-    torch.testing.assert_close(found, per_example_gradients(net, F.cross_entropy, x, y))
+    torch.testing.assert_close(found, per_example_gradients(net, x, y, loss=F.cross_entropy))
 
 
 def test_weights_called_twice_go_in_portions(monkeypatch):
@@ -262,34 +265,35 @@ def test_weights_called_twice_go_in_portions(monkeypatch):
     net = nn.Sequential(layer, nn.Tanh(), layer, nn.Tanh(), layer).double()
     y = torch.tensor([0, 1, 2, 3, 4])
     wanted = loop(net, X, y)
-    monkeypatch.setattr("vademecum.gradients.per_example._PORTION", 2 * 42 * 8)
-    module = sys.modules["vademecum.gradients.gradient_norms"]  # the name is the function's, too
-    monkeypatch.setattr(module, "_PORTION", 2 * 42 * 8)
-    torch.testing.assert_close(per_example_gradients(net, F.cross_entropy, X, y), wanted)
-    torch.testing.assert_close(gradient_norms(net, F.cross_entropy, X, y), wanted.norm(dim=1))
+    monkeypatch.setattr("vademecum.gradients._example_passes._PORTION", 2 * 42 * 8)
+    monkeypatch.setattr(example_norms, "_PORTION", 2 * 42 * 8)
+    torch.testing.assert_close(per_example_gradients(net, X, y, loss=F.cross_entropy), wanted)
+    torch.testing.assert_close(gradient_norms(net, X, y, loss=F.cross_entropy), wanted.norm(dim=1))
 
 
 def test_a_hessian_through_checkpoints_is_refused():
     net = Between(between=lambda h: checkpoint(torch.tanh, h, use_reentrant=False)).double()
     y = torch.zeros(5, dtype=torch.long)
     with pytest.raises(RuntimeError, match="model must not use checkpoints"):
-        hessian(net, F.cross_entropy, X, y)
+        hessian(net, X, y, loss=F.cross_entropy)
 
 
 def test_a_hessian_that_is_zero():
     x = X.clone().requires_grad_()  # so that the gradient depends on something else
-    found = hvp(nn.Linear(6, 3).double(), lambda z, y: z.sum(), x, None, torch.ones(21).double())
+    found = hvp(
+        nn.Linear(6, 3).double(), x, None, torch.ones(21).double(), loss=lambda z, y: z.sum()
+    )
     assert (found == 0).all()
 
 
 def test_inference_mode_is_named():
     net, y = Between().double(), torch.zeros(5, dtype=torch.long)
     with torch.inference_mode(), pytest.raises(ValueError, match=r"in torch.inference_mode\(\)"):
-        per_example_gradients(net, F.cross_entropy, X, y)
+        per_example_gradients(net, X, y, loss=F.cross_entropy)
     with torch.inference_mode():
         x = X.clone()
-    wanted = per_example_gradients(net, F.cross_entropy, X, y)
-    torch.testing.assert_close(per_example_gradients(net, F.cross_entropy, x, y), wanted)
+    wanted = per_example_gradients(net, X, y, loss=F.cross_entropy)
+    torch.testing.assert_close(per_example_gradients(net, x, y, loss=F.cross_entropy), wanted)
 
 
 def test_gradients_that_are_no_derivatives_are_refused():

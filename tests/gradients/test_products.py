@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from tests.gradients.nets import NETS, call, close, make
 from tests.gradients.test_per_example import AcrossExamples, Argmax, Detached
-from vademecum.gradients.functional import functional
+from vademecum.gradients.network_function import functional
 from vademecum.gradients.products import hessian, hvp, jvp, vjp
 from vademecum.testing import check_instrument
 from vademecum.testing.laws import changes, snapshot
@@ -40,7 +40,7 @@ def test_hessian(name):
     f = functional(net.train())
     v = torch.randn(f.size, 2).double()
     before = snapshot(net)
-    H = hessian(net, F.cross_entropy, x, y)
+    H = hessian(net, x, y, loss=F.cross_entropy)
     found = H @ v
     assert not list(changes(before, snapshot(net)))
     if name != "attention":  # whose fast kernel has no second derivative
@@ -52,7 +52,7 @@ def test_hessian(name):
         close(name, found[:, 0], torch.cat([g.flatten().to(f.dtype) for g in wanted]))
     w = torch.randn(f.size).double()
     close(name, (H @ w) @ v, w @ found)
-    torch.testing.assert_close(hvp(net, F.cross_entropy, x, y, v[:, 0]), found[:, 0])
+    torch.testing.assert_close(hvp(net, x, y, v[:, 0], loss=F.cross_entropy), found[:, 0])
     torch.testing.assert_close(H @ v, found, rtol=0, atol=0)  # the graph is still there
 
 
@@ -61,14 +61,14 @@ def test_hessian_as_a_matrix(name):
     net, x, y = make(name, 3)
     f = functional(net)
     wanted = central(lambda theta: F.cross_entropy(f(theta, x), y), f.theta)
-    torch.testing.assert_close(hessian(net, F.cross_entropy, x, y).dense(), wanted, **CENTRAL)
+    torch.testing.assert_close(hessian(net, x, y, loss=F.cross_entropy).dense(), wanted, **CENTRAL)
 
 
 def test_hessian_over_examples_that_influence_each_other():
     net, x, y = AcrossExamples(3, 2).double(), torch.randn(4, 3).double(), torch.randint(2, (4,))
     f = functional(net)
     wanted = central(lambda theta: F.cross_entropy(f(theta, x), y), f.theta)
-    torch.testing.assert_close(hessian(net, F.cross_entropy, x, y).dense(), wanted, **CENTRAL)
+    torch.testing.assert_close(hessian(net, x, y, loss=F.cross_entropy).dense(), wanted, **CENTRAL)
 
 
 @pytest.mark.parametrize("name", ["keywords", "norms", "language", "recurrent"])
@@ -95,15 +95,15 @@ def test_jvp_and_vjp_in_inputs():
 
 def test_a_linear_model_has_no_curvature():
     x, y = torch.randn(3, 2), torch.zeros(3, 1)
-    H = hessian(nn.Linear(2, 1), lambda z, y: (z - y).sum(), x, y)
+    H = hessian(nn.Linear(2, 1), x, y, loss=lambda z, y: (z - y).sum())
     assert (H.dense() == 0).all()
 
 
 def test_frozen_parameters_are_left_out_on_request():
     net, x, y = make("twice", 3)
-    whole = hessian(net, F.cross_entropy, x, y).dense()
+    whole = hessian(net, x, y, loss=F.cross_entropy).dense()
     net[4].requires_grad_(False)
-    part = hessian(net, F.cross_entropy, x, y, frozen=False).dense()
+    part = hessian(net, x, y, loss=F.cross_entropy, frozen=False).dense()
     torch.testing.assert_close(part, whole[:30, :30])
 
 
@@ -112,7 +112,7 @@ def test_laws():
         theta = functional(model).theta
         x, y = data
         return (
-            hvp(model, F.cross_entropy, x, y, torch.ones_like(theta)),
+            hvp(model, x, y, torch.ones_like(theta), loss=F.cross_entropy),
             jvp(model, x, torch.ones_like(theta)),
             vjp(model, x, torch.ones(len(x), 3)),
         )
@@ -125,15 +125,21 @@ def test_laws():
 X, Y = torch.linspace(-1, 1, 12).view(4, 3).sin(), torch.tensor([0, 1, 0, 1])
 NET, CE = nn.Linear(3, 2), F.cross_entropy
 ERRORS = [
-    (lambda: hessian(nn.ReLU(), CE, X, Y), "model must have parameters to differentiate, got none"),
-    (lambda: hessian(NET, CE, X * math.nan, Y), "x must be finite, got nan"),
-    (lambda: hessian(NET, CE, X[:0], Y[:0]), "x must not be empty"),
-    (lambda: hessian(NET, lambda z, y: z, X, Y), r"one differentiable number, got .* \(4, 2\)"),
-    (lambda: hessian(NET, lambda z, y: z.detach().sum(), X, Y), "one differentiable number"),
-    (lambda: hessian(Argmax(3, 2), CE, X, Y), "outputs of model must be floating point"),
-    (lambda: hessian(Detached(3, 2), CE, X, Y), "outputs of model must be differentiable"),
-    (lambda: hvp(NET, CE, X, Y, torch.ones(3)), "x must have 8 rows"),
-    (lambda: hvp(NET, CE, X, Y, torch.ones(8) * math.nan), "v must be finite"),
+    (
+        lambda: hessian(nn.ReLU(), X, Y, loss=CE),
+        "model must have parameters to differentiate, got none",
+    ),
+    (lambda: hessian(NET, X * math.nan, Y, loss=CE), "x must be finite, got nan"),
+    (lambda: hessian(NET, X[:0], Y[:0], loss=CE), "x must not be empty"),
+    (
+        lambda: hessian(NET, X, Y, loss=lambda z, y: z),
+        r"one differentiable number, got .* \(4, 2\)",
+    ),
+    (lambda: hessian(NET, X, Y, loss=lambda z, y: z.detach().sum()), "one differentiable number"),
+    (lambda: hessian(Argmax(3, 2), X, Y, loss=CE), "outputs of model must be floating point"),
+    (lambda: hessian(Detached(3, 2), X, Y, loss=CE), "outputs of model must be differentiable"),
+    (lambda: hvp(NET, X, Y, torch.ones(3), loss=CE), "x must have 8 rows"),
+    (lambda: hvp(NET, X, Y, torch.ones(8) * math.nan, loss=CE), "v must be finite"),
     (lambda: jvp(NET, X, torch.ones(3)), r"v must have the shape \(8,\), got \(3,\)"),
     (lambda: jvp(NET, X, torch.ones(8).long()), "v must be floating point"),
     (lambda: jvp(NET, X, torch.ones(3), wrt="x"), r"v must have the shape \(4, 3\), got \(3,\)"),
@@ -154,8 +160,8 @@ def test_errors(act, message):
 def test_cuda(name):
     net, x, y = make(name)
     v = torch.randn_like(functional(net).theta)
-    wanted = hvp(net, CE, x, y, v), jvp(net, x, v)
+    wanted = hvp(net, x, y, v, loss=CE), jvp(net, x, v)
     net = net.cuda()
-    found = hvp(net, CE, x.cuda(), y.cuda(), v.cuda()), jvp(net, x.cuda(), v.cuda())
+    found = hvp(net, x.cuda(), y.cuda(), v.cuda(), loss=CE), jvp(net, x.cuda(), v.cuda())
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one.cpu(), other, rtol=1e-6, atol=1e-8)

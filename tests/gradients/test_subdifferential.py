@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from vademecum.gradients.subdifferential import subdifferential
+from vademecum.gradients.subgradients import subdifferential
 
 Z = torch.tensor([-2.0, -0.125, 0.0, 0.125, 3.0])
 UNITS = {

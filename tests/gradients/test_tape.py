@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vademecum.gradients.tape import Tape
-from vademecum.gradients.tape_drawing import draw_tape
+from vademecum.gradients.tape import Tape, draw_tape
 
 X, Y = (2, 3), (2, 3)
 MODES: Any = ("forward", "reverse")

@@ -1,33 +1,33 @@
 """What networks can represent: linear regions, exact constructions, approximation rates."""
 
-from vademecum.approximation.activation_pattern import activation_pattern
 from vademecum.approximation.barron import BarronFit, barron_fit
-from vademecum.approximation.barron_constant import barron_constant, radial_barron_constant
+from vademecum.approximation.barron_spectra import barron_constant, radial_barron_constant
 from vademecum.approximation.bernstein import bernstein_polynomial
-from vademecum.approximation.dc_split import DCSplit, dc_split
-from vademecum.approximation.dead_units import DeadUnits, dead_units
+from vademecum.approximation.convex_split import DCSplit, dc_split
+from vademecum.approximation.dying_units import DeadUnits, dead_units
 from vademecum.approximation.hinges import HingeSum, hinge_decomposition
 from vademecum.approximation.interpolation import interpolating_network
 from vademecum.approximation.local_affine import AffineMap, local_affine_map
 from vademecum.approximation.max_affine import MaxAffine
+from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.pwl import HingeDifference, pwl_to_abs, pwl_to_maxout, pwl_to_relu
 from vademecum.approximation.radial import radial_network
 from vademecum.approximation.random_features import fit_readout, random_feature_fit
-from vademecum.approximation.region_certificates import Certificate, certify_regions
-from vademecum.approximation.region_counts import (
-    count_regions,
-    montufar_bound,
-    region_upper_bound,
-    zaslavsky_count,
-)
-from vademecum.approximation.region_lines import Segments, regions_along
-from vademecum.approximation.region_pictures import draw_regions
 from vademecum.approximation.regions import (
+    Certificate,
     Plane,
     Regions,
+    Segments,
+    certify_regions,
+    count_regions,
+    draw_regions,
     input_plane,
     linear_regions,
+    montufar_bound,
     plane_through,
+    region_upper_bound,
+    regions_along,
+    zaslavsky_count,
 )
 from vademecum.approximation.sawtooth import sawtooth_network
 from vademecum.approximation.uniform_fit import UniformFit, best_uniform_fit

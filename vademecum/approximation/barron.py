@@ -29,14 +29,14 @@ from vademecum.approximation.pwl import linear_with
 from vademecum.approximation.random_features import fit_readout
 from vademecum.arguments import floats, number, whole
 
-__all__ = ["BarronFit", "Step", "barron_fit"]
+__all__ = ["BarronFit", "Heaviside", "barron_fit"]
 
 
-class Step(nn.Module):
+class Heaviside(nn.Module):
     """The step $[z > 0]$, entry by entry.
 
     Example:
-        >>> Step()(torch.tensor([-1.0, 0.0, 0.5])).tolist()
+        >>> Heaviside()(torch.tensor([-1.0, 0.0, 0.5])).tolist()
         [0.0, 0.0, 1.0]
     """
 
@@ -134,7 +134,7 @@ def _hidden(layers: list[Tensor], kappa: float) -> nn.Sequential:
     """The units of the rows (theta, b)."""
     rows = torch.stack(layers)
     if math.isinf(kappa):
-        return nn.Sequential(linear_with(rows[:, :-1], rows[:, -1]), Step())
+        return nn.Sequential(linear_with(rows[:, :-1], rows[:, -1]), Heaviside())
     return nn.Sequential(linear_with(kappa * rows[:, :-1], kappa * rows[:, -1]), nn.Sigmoid())
 
 

@@ -18,9 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vademecum.approximation.activation_pattern import chunks, examples
-from vademecum.approximation.piecewise_steps import Affine, Kinks, Unit
-from vademecum.approximation.program import Program, on_piece
+from vademecum.approximation.patterns import chunks, program_for
+from vademecum.approximation.piecewise import Affine, Kinks, PiecewiseMap, Program, on_piece
 
 __all__ = ["AffineMap", "local_affine_map"]
 
@@ -60,7 +59,7 @@ def local_affine_map(
         >>> A.flatten().tolist(), b.flatten().tolist()
         ([0.0, 2.0, 1.0], [5.0, 7.0, 7.0])
     """
-    program = examples(model, x)
+    program = program_for(model, x)
     inputs, outputs = x[0].numel(), torch.Size(program.shapes[program.result]).numel()
     forwards = inputs < outputs
     extra = 4 * inputs * program.width if forwards else inputs * outputs
@@ -75,7 +74,7 @@ def _backwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
     """All outputs at once: a row for each, pulled back through the steps, pieces held fixed."""
     values, pulls = {program.source: x}, []
     for step, dead in zip(program.steps, program.dead_after, strict=True):
-        values[step.output], pull = _forth_and_back(step.unit, *(values[n] for n in step.inputs))
+        values[step.output], pull = _forth_and_back(step.map, *(values[n] for n in step.inputs))
         pulls.append(pull)
         for name in dead:
             del values[name]
@@ -92,7 +91,7 @@ def _backwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _forth_and_back(
-    unit: Unit, *h: Tensor
+    unit: PiecewiseMap, *h: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], Sequence[Tensor | None]]]:
     """What a unit makes of activations, and the transpose of its linear part at their piece.
 
@@ -132,7 +131,7 @@ def _forwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
     for step, dead in zip(program.steps, program.dead_after, strict=True):
         h = [values[name] for name in step.inputs]
         rows = max(len(c) for c in h)
-        if isinstance(step.unit, Affine):
+        if isinstance(step.map, Affine):
             h = [c.expand(rows, *c.shape[1:]) for c in h]
             values[step.output] = program.columns(step, h)
         else:

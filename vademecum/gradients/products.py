@@ -20,12 +20,11 @@ from torch.autograd.graph import disable_saved_tensors_hooks
 
 from vademecum.arguments import floats
 from vademecum.foundations.operators import LinearOperator
-from vademecum.gradients.constant_inputs import constant_inputs
-from vademecum.gradients.functional import functional
-from vademecum.gradients.inputs import refuse_nan
-from vademecum.gradients.jacobian import Jacobian, pull
-from vademecum.gradients.per_example import Loss
-from vademecum.gradients.recorded_pass import differentiable
+from vademecum.gradients._constant_inputs import constant_inputs
+from vademecum.gradients.jacobian_operator import jacobian, pull
+from vademecum.gradients.loss_gradient import loss_at
+from vademecum.gradients.network_function import functional
+from vademecum.models import Loss
 
 __all__ = ["hessian", "hvp", "jvp", "vjp"]
 
@@ -39,6 +38,7 @@ def jvp(
     *,
     wrt: Literal["theta", "x"] = "theta",
     frozen: bool = True,
+    output: str | int | None = None,
 ) -> Float[Tensor, " ..."]:
     r"""The product $J v$: how the outputs move when the parameters, or inputs, move along $v$.
 
@@ -50,6 +50,8 @@ def jvp(
         v: The direction, shaped like `functional(model).theta`, or like `x`.
         wrt: Whether parameters or inputs move.
         frozen: Whether parameters that require no gradient count, too.
+        output: Which entry of the outputs counts, where the model gives several: its name, or its
+            place in a tuple. Of an object with `.logits` these count by default.
 
     Returns:
         The derivative, shaped like the output.
@@ -58,7 +60,7 @@ def jvp(
         >>> jvp(nn.Linear(2, 1), torch.tensor([[10.0, 100.0]]), torch.tensor([1.0, 2.0, 3.0]))
         tensor([[213.]])
     """
-    J = Jacobian(model, x, wrt=wrt, frozen=frozen)
+    J = jacobian(model, x, wrt=wrt, frozen=frozen, output=output)
     shape = x.shape if wrt == "x" else torch.Size([J.shape[1]])
     return (J @ _shaped("v", v, shape).flatten()).view_as(J.output)
 
@@ -70,6 +72,7 @@ def vjp(
     *,
     wrt: Literal["theta", "x"] = "theta",
     frozen: bool = True,
+    output: str | int | None = None,
 ) -> Float[Tensor, " ..."]:
     r"""The product $J^T u$: the gradient of $\langle u, f \rangle$ in the parameters, or inputs.
 
@@ -81,6 +84,8 @@ def vjp(
         u: The weights of the outputs, shaped like these.
         wrt: Whether to differentiate in parameters or inputs.
         frozen: Whether parameters that require no gradient count, too.
+        output: Which entry of the outputs counts, where the model gives several: its name, or its
+            place in a tuple. Of an object with `.logits` these count by default.
 
     Returns:
         The gradient, shaped like `functional(model).theta`, or like `x`.
@@ -89,23 +94,34 @@ def vjp(
         >>> vjp(nn.Linear(2, 1), torch.tensor([[10.0, 100.0]]), torch.tensor([[2.0]]))
         tensor([ 20., 200.,   2.])
     """
-    J = Jacobian(model, x, wrt=wrt, frozen=frozen)
+    J = jacobian(model, x, wrt=wrt, frozen=frozen, output=output)
     u = _shaped("u", u, J.output.shape).to(J.dtype)
     gradient = J.T @ u.flatten()
     return gradient.view_as(x) if wrt == "x" else gradient
 
 
-def hessian(model: nn.Module, loss: Loss, x: Any, y: Any, *, frozen: bool = True) -> LinearOperator:
+def hessian(
+    model: nn.Module,
+    x: Any,
+    y: Any = None,
+    *,
+    loss: Loss | None = None,
+    frozen: bool = True,
+    output: str | int | None = None,
+) -> LinearOperator:
     r"""The Hessian of the loss in the parameters, as an operator that keeps its graph.
 
     The model is taken in evaluation mode, with the parameters that it has now, and never changed.
 
     Args:
         model: Any module.
-        loss: A function of outputs and targets with one number for all of them.
         x: The inputs; a tensor, tuple or dict.
         y: The targets.
+        loss: A function of outputs and targets with one number for all; by default the
+            cross-entropy for integer targets and the mean squared error for others.
         frozen: Whether parameters that require no gradient count, too.
+        output: Which entry of the outputs counts, where the model gives several: its name, or its
+            place in a tuple. Of an object with `.logits` these count by default.
 
     Returns:
         The symmetric operator $H \in \mathbb{R}^{P \times P}$. The memory of the graph is free
@@ -118,23 +134,16 @@ def hessian(model: nn.Module, loss: Loss, x: Any, y: Any, *, frozen: bool = True
 
     Example:
         >>> x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0]])
-        >>> H = hessian(nn.Linear(2, 1, bias=False), lambda z, y: ((z - y) ** 2).sum() / 2, x, y)
+        >>> half_square = lambda z, y: ((z - y) ** 2).sum() / 2
+        >>> H = hessian(nn.Linear(2, 1, bias=False), x, y, loss=half_square)
         >>> H.dense()
         tensor([[1., 2.], [2., 4.]])
     """
-    f = functional(model, frozen=frozen)
-    refuse_nan(x)
-    if not f.size:
-        raise ValueError("model must have parameters to differentiate, got none")
+    f = functional(model, frozen=frozen, output=output)
     with torch.enable_grad(), constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
-        theta = f.theta.clone().requires_grad_()
-        value = loss(differentiable(f(theta, x)), y)
-        if value.numel() != 1 or not value.requires_grad:
-            raise ValueError(
-                "loss must give one differentiable number, got"
-                f" {value.dtype} of shape {tuple(value.shape)}"
-            )
-        (gradient,) = torch.autograd.grad(value.sum(), theta, create_graph=True)
+        theta = f.theta.requires_grad_()
+        value = loss_at(f, theta, x, y, loss)
+        (gradient,) = torch.autograd.grad(value, theta, create_graph=True)
 
     def product(v: Tensor) -> Tensor:
         return pull(theta, gradient, v)
@@ -144,12 +153,13 @@ def hessian(model: nn.Module, loss: Loss, x: Any, y: Any, *, frozen: bool = True
 
 def hvp(
     model: nn.Module,
-    loss: Loss,
     x: Any,
     y: Any,
     v: Float[Tensor, " P *columns"],
     *,
+    loss: Loss | None = None,
     frozen: bool = True,
+    output: str | int | None = None,
 ) -> Float[Tensor, " P *columns"]:
     r"""The product $H v$ of the loss's Hessian with a vector, or with the columns of a block.
 
@@ -157,11 +167,14 @@ def hvp(
 
     Args:
         model: Any module; it is never changed.
-        loss: A function of outputs and targets with one number for all of them.
         x: The inputs; a tensor, tuple or dict.
         y: The targets.
         v: A vector shaped like `functional(model).theta`, or a block of such columns.
+        loss: A function of outputs and targets with one number for all; by default the
+            cross-entropy for integer targets and the mean squared error for others.
         frozen: Whether parameters that require no gradient count, too.
+        output: Which entry of the outputs counts, where the model gives several: its name, or its
+            place in a tuple. Of an object with `.logits` these count by default.
 
     References:
         Pearlmutter, Fast exact multiplication by the Hessian, Neural Computation, 1994.
@@ -169,10 +182,10 @@ def hvp(
     Example:
         >>> x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0]])
         >>> half_square = lambda z, y: ((z - y) ** 2).sum() / 2
-        >>> hvp(nn.Linear(2, 1, bias=False), half_square, x, y, torch.tensor([1.0, 1.0]))
+        >>> hvp(nn.Linear(2, 1, bias=False), x, y, torch.tensor([1.0, 1.0]), loss=half_square)
         tensor([3., 6.])
     """
-    return hessian(model, loss, x, y, frozen=frozen) @ floats("v", v)
+    return hessian(model, x, y, loss=loss, frozen=frozen, output=output) @ floats("v", v)
 
 
 def _shaped(name: str, v: Tensor, shape: torch.Size) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from vademecum.approximation.barron import barron_fit
-from vademecum.approximation.barron_constant import barron_constant as constant_of
-from vademecum.approximation.barron_constant import radial_barron_constant
+from vademecum.approximation.barron_spectra import barron_constant as constant_of
+from vademecum.approximation.barron_spectra import radial_barron_constant
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.foundations.regions import Ball
 

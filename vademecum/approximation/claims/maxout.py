@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor, nn
 
-from vademecum.approximation.dc_split import dc_split
+from vademecum.approximation.convex_split import dc_split
 from vademecum.approximation.hinges import hinge_decomposition
 from vademecum.approximation.max_affine import MaxAffine
 from vademecum.approximation.pwl import pwl_to_maxout

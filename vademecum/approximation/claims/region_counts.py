@@ -7,19 +7,20 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from vademecum.approximation.activation_pattern import activation_pattern
-from vademecum.approximation.region_counts import (
+from vademecum.approximation.patterns import activation_pattern
+from vademecum.approximation.regions import (
     count_regions,
+    input_plane,
+    linear_regions,
+    regions_along,
     zaslavsky_count,
 )
-from vademecum.approximation.region_counts import (
+from vademecum.approximation.regions import (
     montufar_bound as least,
 )
-from vademecum.approximation.region_counts import (
+from vademecum.approximation.regions import (
     region_upper_bound as most,
 )
-from vademecum.approximation.region_lines import regions_along
-from vademecum.approximation.regions import input_plane, linear_regions
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism.cover import cover_count
 from vademecum.connectionism.dichotomies import count_dichotomies

@@ -5,11 +5,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from vademecum.approximation.activation_pattern import activation_pattern as pattern_of
-from vademecum.approximation.dead_units import dead_units
+from vademecum.approximation.dying_units import dead_units
 from vademecum.approximation.local_affine import local_affine_map
-from vademecum.approximation.region_certificates import certify_regions
-from vademecum.approximation.regions import Plane, linear_regions
+from vademecum.approximation.patterns import activation_pattern as pattern_of
+from vademecum.approximation.regions import Plane, certify_regions, linear_regions
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism.margins import signed_distance
 

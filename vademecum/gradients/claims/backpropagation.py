@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.claims import claim, complex_step, equals
-from vademecum.gradients.backprop import backprop as three_passes
+from vademecum.gradients.backpropagation import backprop as three_passes
 
 SLOPES = {
     "tanh": (torch.tanh, nn.Tanh, lambda a: 1 - torch.tanh(a) ** 2),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.claims import Evidence, claim, complex_step, equals
-from vademecum.gradients.jacobian import Jacobian
+from vademecum.gradients.jacobian_operator import jacobian as jacobian_of
 from vademecum.gradients.per_example import per_example_gradients
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -49,7 +49,7 @@ def jacobian(transposed: bool = False, shapes: Shapes = ((3, 4), (5, 2), (4, 4))
     """
 
     def library(model: nn.Module, x: Tensor) -> Tensor:
-        J = Jacobian(model, x, wrt="x").dense()
+        J = jacobian_of(model, x, wrt="x").dense()
         return J.T if transposed else J
 
     for m, n in shapes:
@@ -106,7 +106,7 @@ def jacobian_tensor(formula: str = "ik,lj->ijkl", sizes: Shapes = ((2, 3, 4), (3
         W, X = torch.randint(-9, 10, (a, b)).double(), torch.randint(-9, 10, (b, c)).double()
         steps = torch.eye(a * b).view(a, b, a, b)
         moved = ((W + steps) @ X - W @ X).permute(2, 3, 0, 1)
-        library = Jacobian(Weighted(W), X).dense().view(a, c, a, b)
+        library = jacobian_of(Weighted(W), X).dense().view(a, c, a, b)
         yield from same_array(library, moved, rows=a, columns=c)
         yield from same_array(torch.einsum(formula, torch.eye(a), X), moved, rows=a, columns=c)
 
@@ -132,7 +132,7 @@ def shared_weights(pool: str = "sum", length: int = 8, taps: int = 3):
     reduce_uses = {"sum": torch.sum, "mean": torch.mean, "first": lambda g, dim: g[0]}[pool]
     conv = nn.Conv1d(1, 1, taps, bias=False)
     x, c = torch.randn(1, 1, length), torch.randn(1, length - taps + 1)
-    found = per_example_gradients(conv, lambda z, c: (c * z[:, 0].tanh()).sum(), x, c)[0]
+    found = per_example_gradients(conv, x, c, loss=lambda z, c: (c * z[:, 0].tanh()).sum())[0]
     patches = x[0, 0].unfold(0, taps, 1).numpy()
 
     def risk(kernels: np.ndarray) -> Any:
@@ -144,7 +144,7 @@ def shared_weights(pool: str = "sum", length: int = 8, taps: int = 3):
 
     layer = nn.Linear(3, 3, bias=False)
     net, u, v = nn.Sequential(layer, nn.Tanh(), layer), torch.randn(1, 3), torch.randn(1, 3)
-    found = per_example_gradients(net, lambda z, v: (v * z).sum(), u, v)[0]
+    found = per_example_gradients(net, u, v, loss=lambda z, v: (v * z).sum())[0]
 
     def two_layers(weights: np.ndarray) -> Any:
         first, second = weights
@@ -188,7 +188,7 @@ def deep_jacobian(
 
     def product(layers: Sequence[nn.Module], activations: list[Tensor]) -> Tensor:
         pairs = zip(layers, activations[: len(layers)], strict=True)
-        factors = [Jacobian(layer, z, wrt="x").dense() for layer, z in pairs]
+        factors = [jacobian_of(layer, z, wrt="x").dense() for layer, z in pairs]
         factors = (factors if backwards else factors[::-1])[: len(factors) - dropped]
         return torch.linalg.multi_dot(factors)
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.gradients.backprop import backprop
-from vademecum.gradients.subdifferential import subdifferential as slopes_of
+from vademecum.gradients.backpropagation import backprop
+from vademecum.gradients.subgradients import subdifferential as slopes_of
 from vademecum.gradients.tape import Tape
 
 

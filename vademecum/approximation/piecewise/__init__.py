@@ -1,0 +1,16 @@
+"""Piecewise-linear networks as programs of exact steps, which the room's instruments run."""
+
+from vademecum.approximation.piecewise._maps import Affine, Kinks, Largest, PiecewiseMap
+from vademecum.approximation.piecewise._program import Program, Step, on_piece
+from vademecum.approximation.piecewise._reader import take_apart
+
+__all__ = [
+    "Affine",
+    "Kinks",
+    "Largest",
+    "PiecewiseMap",
+    "Program",
+    "Step",
+    "on_piece",
+    "take_apart",
+]

@@ -1,0 +1,187 @@
+"""What per-example derivatives have in common: passes in portions, and rows of gradients to fill.
+
+Examples go through in portions, as many at a time as is fastest or as memory allows for. Where the
+layers' rules (`vademecum.gradients._layer_rules`) cover a model one forward and one backward pass
+bring what they need; else `torch.func` maps the derivative of one example over all.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.data import default_collate
+
+from vademecum.arguments import whole
+from vademecum.gradients._layer_rules import RULES
+from vademecum.gradients._recorded_pass import LayerCall, Pass, record, study
+from vademecum.gradients.network_function import Functional
+from vademecum.models import (
+    Loss,
+    cannot_be_mapped,
+    count_examples,
+    map_tensors,
+    named_tensors,
+    warn_of_slow_path,
+)
+from vademecum.progress import ticking
+
+__all__ = ["fill", "mapped", "passes", "places", "summed"]
+
+_PORTION = 2**27  # bytes at a time for `torch.func`, and for gradients that are added to others
+
+
+def passes(
+    f: Functional, loss: Loss, x: Any, y: Tensor, memory: int | None, *, progress: bool
+) -> Iterator[tuple[slice, Pass | None, list[Tensor | None]]]:
+    """Portions of the examples, each with its pass and what came back to the layers.
+
+    Instead of a pass there is None where the layers' rules do not cover the model.
+    """
+    n, plan, row = count_examples(x, y), study(f, x), f.size * f.dtype.itemsize
+    few, many = max(1, _PORTION // (row + plan.saved)), plan.step(f.device)
+    if memory is not None:
+        memory = whole("memory", memory, low=1)
+        few = min(few, plan.portion(1, row, memory, mapped=True))
+        many = min(many, plan.portion(1, row, memory, mapped=not plan.covered))
+    with ticking("examples", n, progress=progress) as tick:
+        for here in _portions(slice(0, n), many if plan.covered else few):
+            done = record(f, map_tensors(x, itemgetter(here))) if plan.covered else None
+            if done is None:
+                yield from ((part, None, []) for part in _portions(here, few))
+            else:
+                with torch.enable_grad():
+                    output = done.output.detach().requires_grad_()
+                    (u,) = torch.autograd.grad(_losses(loss, output, y[here]).sum(), output)
+                yield here, done, done.backward(u[None])
+            tick(here.stop - here.start)
+
+
+def _portions(here: slice, step: int) -> Iterator[slice]:
+    starts = range(here.start, here.stop, step)
+    return (slice(start, min(start + step, here.stop)) for start in starts)
+
+
+def _losses(loss: Loss, output: Tensor, y: Tensor) -> Float[Tensor, " n"]:
+    """The loss of each example by itself, whatever reduction the loss function has."""
+
+    def of_one(z: Tensor, y: Tensor) -> Tensor:
+        return _one_number(loss(z, y))
+
+    try:
+        losses = torch.func.vmap(of_one)(output[:, None], y[:, None])
+    except RuntimeError as error:
+        if not cannot_be_mapped(error):
+            raise
+        warn_of_slow_path("loss is taken of one example after the other", error)
+        pairs = zip(output.split(1), y.split(1), strict=True)
+        losses = torch.stack([of_one(*pair) for pair in pairs])
+    if not losses.requires_grad:
+        raise ValueError("loss must be differentiable, and this one is constant")
+    return losses.flatten()
+
+
+def summed(loss: Loss) -> Loss:
+    """The loss as one number without axes."""
+    return lambda output, y: _one_number(loss(output, y)).sum()
+
+
+def _one_number(loss: Tensor) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise ValueError(f"loss must give one number as a tensor, got {type(loss).__name__}")
+    if not loss.is_floating_point() or loss.numel() != 1:
+        raise ValueError(
+            f"loss must give one number for one example, got {loss.dtype} of shape"
+            f" {tuple(loss.shape)}"
+        )
+    return loss
+
+
+def fill(done: Pass, found: list[Tensor | None], into: dict[str, Tensor]) -> None:
+    """Write the gradients of `g` backward passes, as `(n, g, *shape)`, by the layers' rules.
+
+    The largest first: its rule runs in parallel, and is the first to touch most of the memory.
+    """
+    written: set[str] = set()
+    layers = sorted(zip(done.calls, found, strict=True), key=_size, reverse=True)
+    for call, b in layers:
+        names = {own: name for own, name in call.names.items() if name in into}
+        if not names or b is None:
+            continue
+        again = {own: name for own, name in names.items() if name in written}
+        row = sum(into[name][0].nbytes for name in again.values())
+        step = max(1, _PORTION // row) if again else len(call.a)
+        for here in _portions(slice(0, len(call.a)), step):
+            there = {own: into[name][here] for own, name in names.items()}
+            out = there | {own: torch.empty_like(there[own]) for own in again}
+            RULES[type(call.module)](call.module, call.a[here].detach(), b[:, here], out)
+            for own in again:  # a weight that is tied or called twice
+                there[own].add_(out[own])
+        written |= set(names.values())
+    for name in into.keys() - written:
+        into[name].zero_()
+
+
+def _size(layer: tuple[LayerCall, Any]) -> int:
+    return max(p.numel() for p in layer[0].module.parameters(recurse=False))
+
+
+def places(f: Functional, flat: Float[Tensor, " *batch P"]) -> dict[str, Tensor]:
+    """The parameters' places in rows of gradients, as views in their shapes."""
+    parts = flat.split([shape.numel() for shape in f.shapes.values()], -1)
+    return {
+        name: part.view((*flat.shape[:-1], *shape))
+        for (name, shape), part in zip(f.shapes.items(), parts, strict=True)
+    }
+
+
+def mapped(
+    f: Functional,
+    loss: Loss,
+    x: Any,
+    y: Tensor,
+    *,
+    derivative: Callable[..., Any] = torch.func.grad,
+    after: Callable[[Any], Any] = lambda g: g,
+) -> Any:
+    """`after` of each example's derivatives by name, from `torch.func`.
+
+    Where an operation cannot be mapped, with a warning, from a loop of plain backward passes, which
+    all operations know.
+    """
+    parameters = {name: p.detach() for name, p in f.parameters.items()}
+
+    def of_one(y: Tensor, *tensors: Tensor) -> Any:
+        each = iter(tensors)
+        one = map_tensors(x, lambda _: next(each)[None])
+        return after(derivative(lambda p: loss(f.call(p, one), y[None]))(parameters))
+
+    reason: RuntimeError | str = "torch.func.vmap does not know recurrent layers"
+    if not any(isinstance(module, nn.RNNBase) for module in f.model.modules()):
+        try:
+            return torch.func.vmap(of_one)(y, *(t for _, t in named_tensors(x)))
+        except RuntimeError as error:
+            if not cannot_be_mapped(error):
+                raise
+            reason = error
+    warn_of_slow_path("derivatives are taken of one example after the other", reason)
+    each = (slice(i, i + 1) for i in range(len(y)))
+    found = [after(_derivative(f, loss, map_tensors(x, itemgetter(i)), y[i])) for i in each]
+    return default_collate(found)
+
+
+def _derivative(f: Functional, loss: Loss, x: Any, y: Tensor) -> dict[str, Tensor]:
+    """The derivatives of the loss, entry by entry, in the parameters."""
+    parameters = {name: p.detach().requires_grad_() for name, p in f.parameters.items()}
+    with torch.enable_grad():
+        value = loss(f.call(parameters, x), y)
+    pull = partial(torch.autograd.grad, inputs=list(parameters.values()), retain_graph=True,
+                   materialize_grads=True)  # fmt: skip
+    found = zip(*(pull(entry) for entry in value.flatten()), strict=True)
+    return {
+        name: torch.stack(each).view(value.shape + each[0].shape)
+        for name, each in zip(parameters, found, strict=True)
+    }

@@ -1,0 +1,112 @@
+r"""The Jacobian of each example's outputs, a few examples at a time.
+
+Where examples do not influence each other, the Jacobian of $n$ examples with $k$ outputs each is
+known from $n$ blocks $B_i = \partial f(\theta, x_i) / \partial \theta \in \mathbb{R}^{k \times P}$
+(or $\partial f(\theta, x_i) / \partial x_i$). Since $\sum_i f_c(\theta, x_i)$ has the gradient
+$\partial f_c(\theta, x_i) / \partial z_i$ in what belongs to example $i$, a backward pass for each
+$c$ brings the rows $c$ of all blocks: in $\theta$ by the rules of
+`vademecum.gradients._layer_rules`, else by `torch.func`.
+
+The bytes for one example are an estimate, from those that autograd keeps (`Plan.portion`).
+"""
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vademecum.arrays import empty
+from vademecum.gradients._example_passes import fill, mapped, places
+from vademecum.gradients._recorded_pass import Plan, record, study
+from vademecum.gradients.network_function import Functional
+from vademecum.models import Entangled, count_examples, map_tensors, out_of_memory
+from vademecum.progress import ticking
+
+__all__ = ["Blocks"]
+
+_PORTION = {"cpu": 2**30}  # bytes at a time, beyond which larger portions do not pay
+
+
+class Blocks:
+    """The blocks of a Jacobian, of `shape` (examples, outputs, variables).
+
+    Raises:
+        ValueError: If examples influence each other, or one is too large for `memory`.
+    """
+
+    def __init__(self, f: Functional, x: Any, wrt: Literal["theta", "x"], memory: int | None):
+        self.f, self.x, self.wrt = f, x, wrt
+        self.plan = _studied(f, x, wrt)
+        n, k = count_examples(x), self.plan.shape.numel()
+        d = f.size if wrt == "theta" else x.numel() // n
+        self.shape = (n, k, d)
+        self.dtype, self.device = (f.dtype, f.device) if wrt == "theta" else (x.dtype, x.device)
+        width, mapped = d * self.dtype.itemsize, wrt == "theta" and not self.plan.covered
+        if memory is None:
+            one = self.plan.bytes_each(k, width, mapped=mapped)
+            memory = max(one, _PORTION.get(self.device.type, 2**32))
+        self.step = self.plan.portion(k, width, memory, mapped=mapped)
+
+    def portions(self) -> Iterator[slice]:
+        """The examples that are computed at once."""
+        n = self.shape[0]
+        return (slice(start, min(start + self.step, n)) for start in range(0, n, self.step))
+
+    def all(self, *, progress: bool) -> Float[Tensor, " n k d"]:
+        """All blocks."""
+        result = empty(*self.shape, dtype=self.dtype, device=self.device)
+        with ticking("examples", self.shape[0], progress=progress) as tick:
+            for here in self.portions():
+                self.fill(here, result[here])
+                tick(here.stop - here.start)
+        return result
+
+    def some(self, here: slice) -> Float[Tensor, " portion k d"]:
+        """The blocks of some examples."""
+        size = here.stop - here.start, *self.shape[1:]
+        result = empty(*size, dtype=self.dtype, device=self.device)
+        self.fill(here, result)
+        return result
+
+    def fill(self, here: slice, into: Float[Tensor, " portion k d"]) -> None:
+        """Write the blocks of some examples."""
+        x = map_tensors(self.x, itemgetter(here))
+        if self.wrt == "x":
+            self._fill_inputs(x, into)
+            return
+        done = record(self.f, x) if self.plan.covered else None
+        if done is None:
+            found = mapped(self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev)
+            for name, place in places(self.f, into).items():
+                place.copy_(found[name])
+            return
+        k = self.shape[1]
+        each = torch.eye(k, dtype=done.output.dtype, device=self.device)[:, None]
+        each = each.expand(k, len(into), k).reshape(k, *done.output.shape)
+        fill(done, done.backward(each), places(self.f, into))
+
+    def _fill_inputs(self, x: Tensor, into: Tensor) -> None:
+        with torch.enable_grad():
+            x = x.detach().clone().requires_grad_()
+            output = self.f(self.f.theta, x).reshape(len(x), -1).sum(0)
+        for i, total in enumerate(output):
+            (found,) = torch.autograd.grad(total, x, retain_graph=True)
+            into[:, i] = found.reshape(len(x), -1)
+
+
+def _studied(f: Functional, x: Any, wrt: Literal["theta", "x"]) -> Plan:
+    """What `study` finds; the model has given its outputs for all examples together before."""
+    try:
+        return study(f, x, wrt=wrt)
+    except RuntimeError as error:
+        if out_of_memory(error):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise Entangled(f"model must take any number of examples: {reason}") from error
+
+
+def _flat(output: Tensor, _: Tensor) -> Tensor:
+    return output.flatten()

@@ -1,0 +1,73 @@
+r"""The gradient of a loss in all parameters of a network, as one vector.
+
+$$g = \nabla_\theta\, \ell(f(\theta, x), y) \in \mathbb{R}^P,$$
+
+with $\theta$ the parameters in the order of `functional(model).theta`. Exact up to rounding, by one
+backward pass; that it is the sum of the examples' own gradients, for a loss that is a sum, checks
+`per_example_gradients`.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vademecum.gradients.network_function import Functional, functional
+from vademecum.models import Loss, described, differentiable_output, loss_for, refuse_nan
+
+__all__ = ["gradient", "loss_at"]
+
+
+def gradient(
+    model: nn.Module,
+    x: Any,
+    y: Any = None,
+    *,
+    loss: Loss | None = None,
+    frozen: bool = True,
+    output: str | int | None = None,
+) -> Float[Tensor, " P"]:
+    r"""The gradient $\nabla_\theta \ell(f(\theta, x), y)$ of the loss as one flat vector.
+
+    The model is taken in evaluation mode and never changed: nothing is written to `.grad`.
+
+    Args:
+        model: Any module.
+        x: The inputs; a tensor, tuple or dict.
+        y: The targets.
+        loss: A function of outputs and targets with one number for all; by default the
+            cross-entropy for integer targets and the mean squared error for others.
+        frozen: Whether parameters that require no gradient count, too.
+        output: Which entry of the outputs counts, where the model gives several: its name, or its
+            place in a tuple. Of an object with `.logits` these count by default.
+
+    Returns:
+        The gradient in the order of `functional(model).theta`; its `unravel` splits it by
+        parameter.
+
+    Raises:
+        ValueError: If there are no parameters, or the loss is not one number, or nothing is
+            differentiable.
+
+    Example:
+        >>> x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0]])
+        >>> gradient(nn.Linear(2, 1), x, y, loss=lambda z, y: 3 * z.sum())
+        tensor([3., 6., 3.])
+    """
+    f = functional(model, frozen=frozen, output=output)
+    with torch.enable_grad():
+        theta = f.theta.requires_grad_()
+        value = loss_at(f, theta, x, y, loss)
+    return torch.autograd.grad(value, theta)[0]
+
+
+def loss_at(f: Functional, theta: Tensor, x: Any, y: Any, loss: Loss | None) -> Tensor:
+    """The loss with the parameters `theta`, as one number, if it is one that has a gradient."""
+    refuse_nan(x)
+    if not f.size:
+        raise ValueError("model must have parameters to differentiate, got none")
+    value = loss_for(y, loss)(differentiable_output(f(theta, x)), y)
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+        raise ValueError(f"loss must give one differentiable number, got {described(value)}")
+    return value.sum()

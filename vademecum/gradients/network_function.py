@@ -1,0 +1,171 @@
+r"""A network as a function $f(\theta, x)$ of one parameter vector and of its inputs.
+
+The parameters $W_1, \dots, W_L$ of a module, flattened and joined in the order of
+`named_parameters`, are one vector
+
+$$\theta = (\operatorname{vec} W_1, \dots, \operatorname{vec} W_L) \in \mathbb{R}^P,$$
+
+with `ravel` and `unravel` for the two directions. The function is the network in evaluation mode:
+batch normalisation with its running statistics, dropout as the identity. It is pure: the inputs and
+the module's parameters, gradients, buffers, hooks and training flags are after a call what they
+were before, and any of torch's transforms (`torch.func.grad`, `vmap`, ...) may go through it.
+
+A parameter that several submodules share is one part of $\theta$. Where parameters differ in dtype
+$\theta$ has the dtype that holds them all, and each gets its own back. Nothing is approximated.
+"""
+
+from collections.abc import Mapping
+from functools import reduce
+from math import prod
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from vademecum.models import (
+    call_arguments,
+    chosen_output,
+    evaluation,
+    map_tensors,
+    tensor_places,
+)
+
+__all__ = ["Functional", "functional"]
+
+
+class Functional:
+    r"""The function $f(\theta, x)$ that a module computes in evaluation mode: see `functional`.
+
+    Attributes:
+        model: The module, which stays as it is.
+        theta: A copy of its parameters, as one vector.
+        shapes: The shapes of the parameters by name.
+
+    Example:
+        >>> f = Functional(nn.Linear(2, 1))
+        >>> f.shapes
+        {'weight': torch.Size([1, 2]), 'bias': torch.Size([1])}
+        >>> f.unravel(torch.tensor([[1.0, 2.0, 3.0]]))["weight"]
+        tensor([[[1., 2.]]])
+    """
+
+    def __init__(self, model: nn.Module, *, frozen: bool = True, output: str | int | None = None):
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
+        _refuse_oddities(model)
+        self.model, self._output = model, output
+        self.parameters = {
+            name: p
+            for name, p in model.named_parameters()
+            if p.is_floating_point() and (frozen or p.requires_grad)
+        }
+        names = {id(p): name for name, p in self.parameters.items()}
+        self._places = {
+            place: names[id(p)] for place, p in tensor_places(model, "parameters") if id(p) in names
+        }
+        self.shapes = {name: p.shape for name, p in self.parameters.items()}
+        dtypes = [p.dtype for p in self.parameters.values()] or [torch.get_default_dtype()]
+        devices = [p.device for p in self.parameters.values()] or [torch.get_default_device()]
+        self.dtype, self.device = reduce(torch.promote_types, dtypes), devices[0]
+        self.size = sum(map(prod, self.shapes.values()))
+        self.theta = self.ravel({name: p.detach() for name, p in self.parameters.items()})
+
+    def __repr__(self) -> str:
+        return f"Functional({type(self.model).__name__}, {self.size} parameters)"
+
+    def __call__(self, theta: Float[Tensor, " P"], x: Any) -> Any:
+        """What the network gives for the inputs `x` with the parameters `theta`."""
+        if theta.ndim != 1:
+            raise ValueError(f"theta must have 1 axis, got shape {tuple(theta.shape)}")
+        return self.call(self.unravel(theta), x)
+
+    def call(self, parameters: Mapping[str, Tensor], x: Any) -> Any:
+        """What the network gives with these parameters, given by name."""
+        buffers = {id(b): b.detach().clone() for b in self.model.buffers()}
+        tensors = {place: parameters[name] for place, name in self._places.items()}
+        tensors |= {place: buffers[id(b)] for place, b in tensor_places(self.model, "buffers")}
+        args, kwargs = call_arguments(map_tensors(x, Tensor.clone))  # some layers work in place
+        with evaluation(self.model):
+            result = functional_call(self.model, tensors, args, kwargs, tie_weights=False)
+        return chosen_output(result, self._output)
+
+    def ravel(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, " *batch P"]:
+        """Join tensors, given by the names of the parameters, to a vector (or a batch of them)."""
+        if set(parameters) != set(self.shapes):
+            odd = sorted(set(parameters) ^ set(self.shapes))
+            raise ValueError(f"parameters must have the names of the model's, not so: {odd}")
+        flat = []
+        for name, shape in self.shapes.items():
+            p = parameters[name]
+            batch = p.shape[: p.ndim - len(shape)]
+            if p.shape != (*batch, *shape):
+                raise ValueError(f"{name} must have the shape {tuple(shape)}, got {tuple(p.shape)}")
+            flat.append(p.reshape((*batch, prod(shape))).to(self.device, self.dtype))
+        return torch.cat(flat, -1) if flat else torch.empty(0, **self._like())
+
+    def unravel(self, theta: Float[Tensor, " *batch P"]) -> dict[str, Float[Tensor, " ..."]]:
+        """The parameters by name, each in its shape and dtype; leading axes are kept."""
+        if theta.ndim == 0 or theta.shape[-1] != self.size or theta.dtype != self.dtype:
+            raise ValueError(
+                f"theta must be {self.size} wide and of dtype {self.dtype}, got shape"
+                f" {tuple(theta.shape)} and {theta.dtype}"
+            )
+        parts = theta.split([prod(shape) for shape in self.shapes.values()], -1)
+        return {
+            name: part.reshape((*theta.shape[:-1], *p.shape)).to(p.device, p.dtype)
+            for (name, p), part in zip(self.parameters.items(), parts, strict=True)
+        }
+
+    def _like(self) -> dict[str, Any]:
+        return {"dtype": self.dtype, "device": self.device}
+
+
+def functional(
+    model: nn.Module, *, frozen: bool = True, output: str | int | None = None
+) -> Functional:
+    r"""A network as a pure function $f(\theta, x)$ of its parameters, as one vector, and inputs.
+
+    Args:
+        model: Any module. It is never changed.
+        frozen: Whether parameters that require no gradient are a part of $\theta$, too; else they
+            are constants.
+        output: Which entry of the outputs counts, where the model gives several: its name, or its
+            place in a tuple. Of an object with `.logits` these count by default.
+
+    Returns:
+        The function `f(theta, x)`, a `Functional`, where `x` is a tensor, a tuple of arguments or a
+        dict of keyword arguments. It carries `theta`, a copy of the model's parameters as one
+        vector, `size`, its length, `shapes`, those of the parameters by name, `ravel` (tensors by
+        name to a vector) and `unravel` (back), which take batches as well.
+
+    Raises:
+        ValueError: If the model is not initialised, or has complex parameters, or embeddings that
+            renormalise their weights in place or scale their gradients.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 1), nn.Dropout())
+        >>> f = functional(model)
+        >>> f(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[10.0, 100.0]]))
+        tensor([[213.]])
+        >>> gradient = torch.func.grad(lambda theta, x: f(theta, x).sum())
+        >>> gradient(f.theta, torch.tensor([[10.0, 100.0]]))
+        tensor([ 10., 100.,   1.])
+    """
+    return Functional(model, frozen=frozen, output=output)
+
+
+def _refuse_oddities(model: nn.Module) -> None:
+    for name, p in [*model.named_parameters(), *model.named_buffers()]:
+        if isinstance(p, nn.UninitializedParameter | nn.UninitializedBuffer):
+            raise ValueError(f"model must be initialised, and {name} is not: call it once")
+        if p.is_complex() and isinstance(p, nn.Parameter):
+            raise ValueError(f"parameters of model must be real, got {p.dtype} for {name}")
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            continue
+        if module.max_norm is not None:
+            raise ValueError(f"model must not renormalise its weights, got max_norm in {name!r}")
+        if module.scale_grad_by_freq:  # then what autograd gives is no derivative
+            raise ValueError(f"model must not have scale_grad_by_freq, which is set in {name!r}")

@@ -1,0 +1,65 @@
+"""Outputs of a network: a tensor, an object with logits, or one entry of several by its name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vademecum.models.inputs import Entangled
+
+__all__ = ["chosen_output", "differentiable_output"]
+
+
+def chosen_output(result: Any, output: str | int | None = None) -> Any:
+    """What of a network's result counts: the entry `output`, or `.logits`, or all of it.
+
+    Args:
+        result: What the network gave.
+        output: The name of an entry or attribute, or the place in a tuple.
+
+    Raises:
+        ValueError: If there is no such entry.
+
+    Example:
+        >>> chosen_output({"loss": 1.0, "scores": torch.ones(2)}, "scores")
+        tensor([1., 1.])
+    """
+    if output is None:
+        return result if isinstance(result, Tensor) else getattr(result, "logits", result)
+    if isinstance(result, Mapping) and output in result:
+        return result[output]
+    if isinstance(result, tuple | list) and isinstance(output, int) and 0 <= output < len(result):
+        return result[output]
+    if isinstance(output, str) and hasattr(result, output):
+        return getattr(result, output)
+    names = list(result) if isinstance(result, Mapping) else getattr(result, "_fields", None)
+    has = f"of {names}" if names else f"of what model gives, {type(result).__name__}"
+    raise ValueError(f"output must be an entry {has}, got {output!r}")
+
+
+def differentiable_output(output: Any, n: int | None = None, *, graph: bool = True) -> Tensor:
+    """The output of a network if it is a real tensor with a derivative, with `n` rows if given.
+
+    Args:
+        output: What the network gave.
+        n: The number of rows that it must have.
+        graph: Whether autograd must know where it came from.
+    """
+    if not isinstance(output, Tensor):
+        kind = type(output).__name__
+        several = isinstance(output, Mapping | tuple | list)
+        hint = ": say which entry counts with output=" if several else ""
+        raise ValueError(f"model must give a tensor, got {kind}{hint}")
+    if not output.is_floating_point():
+        raise ValueError(f"outputs of model must be floating point, got {output.dtype}")
+    if graph and not output.requires_grad:
+        raise ValueError(
+            "outputs of model must be differentiable, and these are constants"
+            + (" in torch.inference_mode()" if torch.is_inference_mode_enabled() else "")
+        )
+    if n is not None and output.shape[:1] != (n,):
+        raise Entangled(
+            f"model must give one output for each of {n} examples, got shape {tuple(output.shape)}"
+        )
+    return output
