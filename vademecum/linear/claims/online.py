@@ -6,10 +6,17 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_most, claim, complex_step, equals
-from vademecum.linear.lms import LMS, lms_rate_bounds
+from vademecum.linear import LMS, lms_rate_bounds
 
 
-@claim(by="identity", sources=("B-076", "C-032", "C-034"), budget=0.5, full={"steps": 2000})
+@claim(
+    by="identity",
+    sources=("B-076", "C-032", "C-034"),
+    budget=0.5,
+    full={"steps": 2000},
+    short=r"\theta' = \theta + \eta\, (y_i - \langle x_i, \theta \rangle)\, x_i,"
+    r"\quad 0 < \eta < 2 / \max_i \|x_i\|^2",
+)
 def lms(sign: float = 1.0, factor: float = 1.0, steps: int = 60):
     r"""The LMS (Widrow-Hoff, delta) rule.
 
@@ -21,34 +28,54 @@ def lms(sign: float = 1.0, factor: float = 1.0, steps: int = 60):
     for $0 < \eta < 2 / \max_i \|x_i\|^2$.
 
     *Proof.* $e' = e - \eta \langle x_i, e \rangle x_i$; expand the square. The bound is the
-    `every_step` of `lms_rate_bounds`; the rate here is `factor` times half of it.
+    `every_step` of `lms_rate_bounds`. A unit with an intercept is one without on inputs extended by
+    a one.
+
+    Knobs:
+        sign: The sign of the step.
+        factor: The rate $\eta$ in units of half the bound.
+        steps: How many steps are taken with examples drawn at random.
     """
-    s, d = 12, 4
-    x, truth = torch.randn(s, d), torch.randn(d)
-    y = x @ truth
-    eta = factor * lms_rate_bounds(x, fit_intercept=False).every_step / 2
-    yield equals(eta, factor / x.square().sum(1).max())
-    unit, theta = LMS(rate=eta, fit_intercept=False), torch.zeros(d)
-    for i in torch.randint(s, (steps,)).tolist():
-
-        def loss(w: Tensor, i: int = i) -> Tensor:
-            return (y[i] - (x[i].to(w) * w).sum()) ** 2 / 2
-
-        before, theta = theta, unit.partial_fit(x[i : i + 1], y[i : i + 1]).coef_
-        step = sign * (theta - before)
-        # Relative to the steps' size, which a wrong rate lets grow.
-        size = 1 + float(before.norm())
-        yield equals(step / size, -eta * complex_step(loss, before) / size, tol=1e-12)
-        old, new = (before - truth).square().sum(), (before + step - truth).square().sum()
-        along = (x[i] @ (before - truth)).square()
-        yield equals(new / size**2, (old - eta * (2 - eta * x[i] @ x[i]) * along) / size**2)
-        yield at_most(new / size**2, old / size**2)
-    yield from _mean_step(x, sign)
+    for intercept in (False, True):
+        yield from _steps(sign, factor, steps, intercept)
+    yield from _mean_step(torch.randn(12, 4), sign)
     cube = torch.tensor(list(product((-1.0, 1.0), repeat=3)))
     goal = torch.randn(3)
     cyclic = LMS(rate=factor / 3, fit_intercept=False)
     end = cyclic.partial_fit(cube.repeat(25, 1), (cube @ goal).repeat(25)).coef_
-    yield at_most((end - goal).norm(), 1e-10)
+    yield at_most("distance to the weights that fit", (end - goal).norm(), 1e-10)
+
+
+def _steps(sign: float, factor: float, steps: int, intercept: bool):
+    """One example after the other, drawn at random, on consistent data."""
+    s, d = 12, 4 + intercept
+    x, truth = torch.randn(s, d), torch.randn(d)
+    if intercept:
+        x[:, -1] = 1
+    y, inputs, at = x @ truth, x[:, : d - intercept], {"intercept": intercept}
+    bound = lms_rate_bounds(inputs, fit_intercept=intercept).every_step
+    yield equals("bound on the rate", bound, 2 / x.square().sum(1).max(), **at)
+    eta, grown = factor * bound / 2, []
+    unit, theta = LMS(rate=eta, fit_intercept=intercept), torch.zeros(d)
+    for t, i in enumerate(torch.randint(s, (steps,)).tolist()):
+
+        def loss(w: Tensor, i: int = i) -> Tensor:
+            return (y[i] - (x[i].to(w) * w).sum()) ** 2 / 2
+
+        unit.partial_fit(inputs[i : i + 1], y[i : i + 1])
+        found = [unit.coef_, unit.intercept_.view(1)] if intercept else [unit.coef_]
+        before, theta = theta, torch.cat(found)
+        step = sign * (theta - before)
+        # Relative to the steps' size, which a wrong rate lets grow.
+        size = 1 + float(before.norm())
+        downhill = -eta * complex_step(loss, before)
+        yield equals("step of the rule", step / size, downhill / size, tol=1e-12, t=t, **at)
+        old, new = (before - truth).square().sum(), (before + step - truth).square().sum()
+        along = (x[i] @ (before - truth)).square()
+        exact = old - eta * (2 - eta * x[i] @ x[i]) * along
+        yield equals("squared error after a step", new / size**2, exact / size**2, t=t, **at)
+        grown.append((new - old) / size**2)
+    yield at_most("growth of the squared error in a step", torch.stack(grown), 0.0, **at)
 
 
 def _mean_step(x: Tensor, sign: float):
@@ -58,8 +85,13 @@ def _mean_step(x: Tensor, sign: float):
         LMS(rate=eta, fit_intercept=False).partial_fit(x[i : i + 1], y[i : i + 1]).coef_
         for i in range(len(x))
     ]
-    yield equals(sign * torch.stack(steps).mean(0), eta * x.T @ y / len(x), tol=1e-13)
+    mean, whole = sign * torch.stack(steps).mean(0), eta * x.T @ y / len(x)
+    yield equals("mean step from zero", mean, whole, tol=1e-13)
 
 
 lms.foil(r"the sign slip $\theta - \eta\, (y_i - \langle x_i, \theta \rangle)\, x_i$", sign=-1.0)
-lms.foil(r"at $\eta = 2.5 / \max_i \|x_i\|^2$ the error grows", factor=2.5)
+lms.foil(
+    r"at $\eta = 2.5 / \max_i \|x_i\|^2$ the error grows",
+    refuted_by="growth of the squared error in a step",
+    factor=2.5,
+)

@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, complex_step, equals
-from vademecum.linear.coordinate_descent import soft_threshold
-from vademecum.linear.lasso import Lasso
-from vademecum.linear.ridge import RidgeRegression
+from vademecum.linear import Lasso, RidgeRegression, lasso_path, soft_threshold
 
 
 @claim(
@@ -17,6 +15,7 @@ from vademecum.linear.ridge import RidgeRegression
     sources=("A-153", "B-330", "C-037", "C-038", "E-081", "E-082"),
     budget=0.5,
     full={"sets": 100},
+    short=r"\arg\min_w \|X w - y\|^2 + \lambda \|w\|^2 = (X^\top X + \lambda I)^{-1} X^\top y",
 )
 def ridge(
     half: Callable[[int], int] = lambda s: s,
@@ -35,7 +34,20 @@ def ridge(
     shifted targets give a shifted fit.
 
     *Proof.* Set the gradient to zero; the Hessian is $X^\top X$ plus a positive multiple of $I$.
+
+    Of several penalties `RidgeRegression` takes the best by the error of leaving one example out,
+    or by generalised cross-validation $\frac{s \|y - \hat y\|^2}{(s - \operatorname{tr} H)^2}$
+    with $\hat y = H y$; both are checked by fitting again and again, and by the matrix $H$.
+
+    Knobs:
+        half: What $\lambda$ is multiplied by in the solution where the data term has
+            $\frac1{2 s}$ and the penalty $\frac\lambda2$, a function of $s$.
+        mean: The same where the data term has $\frac1{2 s}$ and the penalty $\lambda$.
+        free: Whether the intercept is left unpenalised.
+        sets: How many data sets are drawn.
     """
+    yield from _by_hand(half, mean)
+    yield from _selected()
     lam, n = 0.3, 3
     for k in range(sets):
         s = (7, 2, 11)[k % 3]  # the second has fewer examples than features
@@ -56,20 +68,61 @@ def ridge(
                 return data * ((x.to(w) @ w - y) ** 2).sum() + penalty * (w**2).sum()
 
             w = RidgeRegression(alphas=alpha, fit_intercept=False).fit(x, y).coef_
-            yield equals(complex_step(objective, w), 0.0, tol=1e-12, set=k)
+            at = {"s": s, "set": k}
+            slope = complex_step(objective, w)
+            yield equals("gradient at the solution", slope, 0.0, tol=1e-12, **at)
             stacked = torch.cat([x, (penalty / data) ** 0.5 * torch.eye(n)])
             target = torch.cat([y, torch.zeros(n)])
-            yield equals(w, torch.linalg.lstsq(stacked, target[:, None]).solution[:, 0], set=k)
+            exact = torch.linalg.lstsq(stacked, target[:, None]).solution[:, 0]
+            yield equals("solution, against stacked least squares", w, exact, **at)
         flat = torch.randn(s, 1) @ torch.randn(1, n)
         hessian = torch.autograd.functional.hessian(
             lambda w, x=flat, s=s: (x @ w).square().sum() / (2 * s) + lam / 2 * w @ w,
             torch.randn(n),
         )
-        yield at_least(torch.linalg.eigvalsh(hessian).min(), lam, tol=1e-12, set=k)
+        least = torch.linalg.eigvalsh(hessian).min()
+        yield at_least("least curvature of a flat design", least, lam, tol=1e-12, set=k)
         ones = torch.ones(s, int(not free))
         unit, rows = RidgeRegression(alphas=lam, fit_intercept=free), torch.cat([x, ones], 1)
         shift = unit.fit(rows, y + 5).predict(rows) - unit.fit(rows, y).predict(rows)
-        yield equals(shift, 5.0, set=k)
+        yield equals("shift of the fit for targets shifted by 5", shift, 5.0, set=k)
+
+
+def _by_hand(half: Callable[[int], int], mean: Callable[[int], int]):
+    """The examples of one weight that can be solved by hand."""
+    for name, s, lam, factor in (("1/2 s and 1/2", 2, 1.0, half), ("1/2 s and 1", 1, 0.5, mean)):
+        x = torch.ones(s, 1)
+        unit = RidgeRegression(alphas=factor(s) * lam, fit_intercept=False).fit(x, x[:, 0])
+        found = unit.coef_[0]
+        yield equals("solution for inputs and targets of 1", found, 0.5, scaling=name)
+
+
+def _selected():
+    """The choice among several penalties, by its definition."""
+    s, n = 15, 4
+    x, y = torch.randn(s, n) + 1, torch.randn(s)
+    y += x.sum(1)
+    alphas = torch.logspace(-2, 2, 9)
+    centre = torch.eye(s) - 1 / s
+    hats = [1 / s + (c := centre @ x) @ torch.linalg.solve(c.T @ c + a * torch.eye(n), c.T)
+            for a in alphas]  # fmt: skip
+    gcv = [s * (y - h @ y).square().sum() / (s - h.trace()) ** 2 for h in hats]
+    left = [_left_out(x, y, float(a)) for a in alphas]
+    for selection, errors in (("gcv", gcv), ("loo", left)):
+        unit = RidgeRegression(alphas=alphas, selection=selection).fit(x, y)
+        best = alphas[torch.stack(errors).argmin()]
+        yield equals("penalty that is chosen", unit.alpha_, best, selection=selection)
+
+
+def _left_out(x: Tensor, y: Tensor, alpha: float) -> Tensor:
+    """The mean squared error of each example under the fit to the others."""
+    total = torch.zeros(())
+    for i in range(len(x)):
+        rest = torch.arange(len(x)) != i
+        cx, cy = x[rest] - x[rest].mean(0), y[rest] - y[rest].mean()
+        w = torch.linalg.solve(cx.T @ cx + alpha * torch.eye(x.shape[1]), cx.T @ cy)
+        total += (y[i] - y[rest].mean() - (x[i] - x[rest].mean(0)) @ w) ** 2
+    return total / len(x)
 
 
 ridge.foil("an intercept that is penalised as a weight lags behind a shift", free=False)
@@ -78,8 +131,10 @@ ridge.erratum(
     printed=r"$w^* = (X^\top X + \lambda I)^{-1} X^\top y$ for "
     r"$h_\lambda = \frac1{2 s} \|X w - y\|^2 + \frac\lambda2 \|w\|^2$",
     right=r"$w^* = (X^\top X + s \lambda I)^{-1} X^\top y$",
-    why=r"Setting $\frac1s X^\top (X w - y) + \lambda w = 0$ gives $s \lambda$: with "
-    r"$X = y = (1, 1)^\top$, $\lambda = 1$ the minimiser is 1/2, printed 2/3.",
+    why=r"setting $\frac1s X^\top (X w - y) + \lambda w = 0$ gives $s \lambda$ instead of "
+    r"$\lambda$: with $X = y = (1, 1)^\top$, $\lambda = 1$ the minimiser is 1/2, the printed "
+    "formula gives 2/3",
+    refuted_by="solution for inputs and targets of 1",
     half=lambda s: 1,
 )
 ridge.erratum(
@@ -87,8 +142,9 @@ ridge.erratum(
     printed=r"$w^* = (X^\top X + \lambda I)^{-1} X^\top y$ for "
     r"$\frac1{2 n} \sum_i (y_i - f(x_i))^2 + \lambda \|w\|^2$",
     right=r"$w^* = (X^\top X + 2 n \lambda I)^{-1} X^\top y$",
-    why=r"The gradient vanishes where $(X^\top X + 2 n \lambda I) w = X^\top y$: with $n = 1$, "
-    r"$x = y = 1$, $\lambda = 1/2$ the minimiser is 1/2, printed 2/3.",
+    why=r"the gradient vanishes where $(X^\top X + 2 n \lambda I) w = X^\top y$: with $n = 1$, "
+    r"$x = y = 1$, $\lambda = 1/2$ the minimiser is 1/2, the printed formula gives 2/3",
+    refuted_by="solution for inputs and targets of 1",
     mean=lambda s: 1,
 )
 
@@ -117,7 +173,14 @@ def optimality(x: Tensor, y: Tensor, w: Tensor, alpha: float) -> Tensor:
     return torch.where(w != 0, (slope - alpha * w.sign()).abs(), (slope.abs() - alpha).clamp(min=0))
 
 
-@claim(by="identity", sources=("E-083",), budget=0.5, full={"sets": 20})
+@claim(
+    by="identity",
+    sources=("E-083",),
+    budget=0.7,
+    full={"sets": 20},
+    short=r"X^\top X = n I \implies \hat w_j \mapsto"
+    r" \operatorname{sign}(\hat w_j) (|\hat w_j| - \lambda)_+",
+)
 def lasso(
     shrink: Callable[[Tensor, float], Tensor] = soft_threshold, scale: float = 1.0, sets: int = 2
 ):
@@ -130,28 +193,61 @@ def lasso(
     least-squares coefficient $\operatorname{sign}(\hat w_j) (|\hat w_j| - \lambda)_+$.
 
     *Proof.* Zero must be in the subdifferential, and the objective is convex; for
-    $X^\top X / n = I$ it is a sum over the coordinates. (Tibshirani, 1996.) The solver's duality
-    gap $g$ bounds its distance to the optimum by $\sqrt{2 g / \mu}$ with $\mu$ the least
-    eigenvalue of $X^\top X / n$: that is the tolerance.
+    $X^\top X / n = I$ it is a sum over the coordinates. (Tibshirani, 1996.)
+
+    Checked against the best over all patterns of signs, with and without an intercept, for one
+    penalty and along a path. The solver promises an objective within $g = 10^{-13}$ mean squares of
+    the targets of its minimum, so that the weights are within $\sqrt{2 g / \mu}$ of the solution,
+    with $\mu$ the least eigenvalue of $X^\top X / n$: that is the tolerance.
+
+    Knobs:
+        shrink: What becomes of the least-squares coefficients of an orthonormal design at a
+            penalty.
+        scale: What the solver's penalty is multiplied by.
+        sets: How many data sets are drawn.
     """
     n, d = 20, 4
     for k in range(sets):
-        x, y = torch.randn(n, d), torch.randn(n)
-        alpha = 0.3 * scale * float((x.T @ y).abs().max() / n)
-        unit = Lasso(alpha=alpha, fit_intercept=False, tol=1e-13).fit(x, y)
-        curvature = torch.linalg.eigvalsh(x.T @ x / n)
-        reach = (2 * (max(unit.dual_gap_, 0.0) + 1e-15) / float(curvature[0])) ** 0.5
-        yield equals(unit.coef_, by_enumeration(x, y, alpha / scale), tol=reach, set=k)
-        slack = float(curvature[-1]) * reach
-        yield at_most(optimality(x, y, unit.coef_, alpha), 0.0, tol=slack, set=k)
-        q = torch.linalg.qr(torch.randn(n, d)).Q * n**0.5
+        for intercept in (False, True):
+            yield from _against_enumeration(n, d, scale, intercept, k)
+        q, y = torch.linalg.qr(torch.randn(n, d)).Q * n**0.5, torch.randn(n)
         ordinary = q.T @ y / n
         alpha = float(ordinary.abs().sort().values[1:3].mean())  # two survive
         w = shrink(ordinary, alpha)
-        yield at_most(optimality(q, y, w, alpha), 0.0, tol=1e-8, set=k)
-        unit = Lasso(alpha=alpha, fit_intercept=False, tol=1e-13).fit(q, y)
-        yield equals(unit.coef_, w, tol=1e-8, set=k)
-        yield equals(int((unit.coef_ != 0).sum()), 2, set=k)
+        off = optimality(q, y, w, alpha)
+        yield at_most("violation by the closed form", off, 0.0, tol=1e-12, set=k)
+        unit = Lasso(alpha=alpha, fit_intercept=False, tol=GAP).fit(q, y)
+        reach = (2 * GAP * float(y.square().mean())) ** 0.5
+        yield equals("weights of an orthonormal design", unit.coef_, w, tol=reach, set=k)
+        yield equals("weights that are not zero", int((unit.coef_ != 0).sum()), 2, set=k)
+
+
+GAP = 1e-13
+"""The duality gap that is asked for, in mean squares of the targets: near what rounding allows."""
+
+
+def _against_enumeration(n: int, d: int, scale: float, intercept: bool, k: int):
+    """The solver and the path, beside the best over all patterns of signs."""
+    x, y = torch.randn(n, d) + intercept, torch.randn(n) + 3 * intercept
+    means = (x.mean(0), y.mean()) if intercept else (torch.zeros(d), torch.zeros(()))
+    cx, cy = x - means[0], y - means[1]
+    top = float((cx.T @ cy).abs().max() / n)
+    mu = torch.linalg.eigvalsh(cx.T @ cx / n)
+    reach = (2 * GAP * float(cy.square().mean() / mu[0])) ** 0.5
+    at, alphas = {"intercept": intercept, "set": k}, torch.tensor([0.6, 0.3, 0.02]) * top
+    path = lasso_path(x, y, alphas=scale * alphas, fit_intercept=intercept, tol=GAP)
+    for i, alpha in enumerate(alphas.tolist()):
+        exact = by_enumeration(cx, cy, alpha)
+        unit = Lasso(alpha=scale * alpha, fit_intercept=intercept, tol=GAP).fit(x, y)
+        share = {"penalty": round(alpha / top, 3)} | at
+        yield equals("weights of the solver", unit.coef_, exact, tol=reach, **share)
+        yield equals("weights along the path", path.coefs[i], exact, tol=reach, **share)
+        shift = means[1] - means[0] @ exact
+        wide = reach * (1 + float(means[0].norm()))
+        yield equals("intercept of the solver", unit.intercept_, shift, tol=wide, **share)
+        yield equals("intercept along the path", path.intercepts[i], shift, tol=wide, **share)
+        off, slack = optimality(cx, cy, unit.coef_, alpha), float(mu[-1]) * reach
+        yield at_most("violation by the solver", off, 0.0, tol=slack, **share)
 
 
 lasso.foil(
