@@ -3,16 +3,14 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.distributions import Laplace, MultivariateNormal, Normal
 
-from vademecum.claims import at_least, at_most, claim, complex_step, equals, row_reduce
-from vademecum.linear.claims.maps import integers
-from vademecum.linear.least_squares import LinearRegression
-from vademecum.linear.ridge import RidgeRegression
+from vademecum.claims import at_least, at_most, claim, complex_step, equals, integers, row_reduce
+from vademecum.linear import LinearRegression, RidgeRegression
 
 
 def solution(x: Tensor, y: Tensor, estimator: Any = None) -> Tensor:
@@ -20,7 +18,13 @@ def solution(x: Tensor, y: Tensor, estimator: Any = None) -> Tensor:
     return (estimator or LinearRegression(fit_intercept=False)).fit(x, y).coef_
 
 
-@claim(by="identity", sources=("B-201", "C-028", "C-029", "C-033"), budget=0.5, full={"sets": 100})
+@claim(
+    by="identity",
+    sources=("B-201", "C-028", "C-029", "C-033"),
+    budget=0.5,
+    full={"sets": 100},
+    short=r"h(w) = \tfrac1{2s} \|X w - y\|^2,\quad \nabla h(w) = \tfrac1s X^\top (X w - y)",
+)
 def least_squares(
     gradient: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda x, y, w: (
         x.T @ (x @ w - y) / len(x)
@@ -36,20 +40,29 @@ def least_squares(
     input.
 
     *Proof.* The chain rule.
+
+    Knobs:
+        gradient: The gradient as a function of $X$, $y$ and $w$.
+        sets: How many data sets are drawn.
     """
-    s, n = 7, 3
+    one = torch.ones(1, 1)
+    slope = gradient(one, torch.zeros(1), torch.ones(1))
+    yield equals("gradient for $X = 1$, $y = 0$, $w = 1$", slope, 1.0)
     for k in range(sets):
+        s, n = ((7, 3), (4, 2), (9, 1))[k % 3]
         x, y, w = torch.randn(s, n), torch.randn(s), torch.randn(n)
 
         def h(w: Tensor, x: Tensor = x, y: Tensor = y) -> Tensor:
-            return ((x.to(w) @ w - y) ** 2).sum() / (2 * s)
+            return ((x.to(w) @ w - y) ** 2).sum() / (2 * len(x))
 
         each = [(float(x[i] @ w) - float(y[i])) ** 2 / 2 for i in range(s)]
-        yield equals(h(w), math.fsum(each) / s, tol=1e-13, set=k)
-        yield equals(gradient(x, y, w), complex_step(h, w), tol=1e-12, set=k)
+        at = {"s": s, "n": n, "set": k}
+        yield equals("loss, one example after the other", h(w), math.fsum(each) / s, **at)
+        yield equals("gradient", gradient(x, y, w), complex_step(h, w), tol=1e-12, **at)
         best = solution(x, y)
-        yield equals(complex_step(h, best), 0.0, tol=1e-12, set=k)
-        yield at_least(torch.stack([h(v) for v in best + torch.randn(20, n)]), h(best), set=k)
+        yield equals("gradient at the solution found", complex_step(h, best), 0.0, tol=1e-12, **at)
+        elsewhere = torch.stack([h(v) for v in best + torch.randn(20, n)])
+        yield at_least("loss elsewhere", elsewhere, h(best), **at)
 
 
 least_squares.foil(
@@ -60,8 +73,9 @@ least_squares.erratum(
     "C-029",
     printed=r"$\nabla h = 2 X^\top X w - 2 X^\top y$ for $h = \frac1{2 s} \|X w - y\|^2$",
     right=r"$\nabla h = \frac1s (X^\top X w - X^\top y)$",
-    why=r"That is the gradient of $\|X w - y\|^2$, too large by $2 s$: with $s = 1$, $X = 1$, "
-    "$y = 0$, $w = 1$ the derivative of $w^2 / 2$ is 1, printed 2.",
+    why=r"that is the gradient of $\|X w - y\|^2$, too large by $2 s$: with $s = 1$, $X = 1$, "
+    "$y = 0$, $w = 1$ one has $h = w^2 / 2$ and the derivative 1, printed 2",
+    refuted_by="gradient for $X = 1$, $y = 0$, $w = 1$",
     gradient=lambda x, y, w: 2 * x.T @ x @ w - 2 * x.T @ y,
 )
 
@@ -72,7 +86,14 @@ def rational(x: Tensor, y: Tensor) -> list[Fraction]:
     return [row[-1] for row in row_reduce(table.tolist()).rows]
 
 
-@claim(by="identity", sources=("C-033", "E-078", "E-079"), budget=0.5, full={"sets": 100})
+@claim(
+    by="identity",
+    sources=("C-033", "E-078", "E-079"),
+    budget=0.5,
+    full={"sets": 100},
+    short=r"w^* = (X^\top X)^{-1} X^\top y \iff X^\top (y - X w^*) = 0"
+    r"\quad (\operatorname{rk} X = n)",
+)
 def normal_equations(intercept: bool = True, estimator: Any = None, sets: int = 4):
     r"""The normal equations.
 
@@ -82,12 +103,19 @@ def normal_equations(intercept: bool = True, estimator: Any = None, sets: int = 
     $X$ (or centred inputs and targets).
 
     *Proof.* The gradient vanishes exactly there, and the Hessian $2 X^\top X$ is positive definite.
+
+    Checked against the solution in fractions.
+
+    Knobs:
+        intercept: Whether the model has one.
+        estimator: What fits the model; `LinearRegression` where it is None.
+        sets: How many data sets are drawn.
     """
     n = 3
-    apart = torch.cat([7 * torch.eye(n, dtype=torch.int64), torch.zeros(1, n, dtype=torch.int64)])
+    apart = torch.cat([7 * torch.eye(n), torch.zeros(1, n)]).long()
     unit = estimator or LinearRegression(fit_intercept=intercept)
     for k in range(sets):
-        x, y = torch.cat([apart, integers(4, n)]), integers(8)
+        x, y = torch.cat([apart, integers(4, n, most=4).long()]), integers(8, most=4).long()
         ones = torch.cat([x, torch.ones(8, 1, dtype=torch.int64)], 1)
         exact = rational(ones, y)
         residual = [
@@ -96,15 +124,17 @@ def normal_equations(intercept: bool = True, estimator: Any = None, sets: int = 
         ]
         for column in ones.T.tolist():
             left = sum(a * r for a, r in zip(column, residual, strict=True))
-            yield equals(int(left * math.lcm(*(v.denominator for v in residual))), 0, set=k)
+            scaled = int(left * math.lcm(*(v.denominator for v in residual)))
+            yield equals("product of a column with the exact residual", scaled, 0, set=k)
         unit.fit(x.double(), y.double())
-        yield equals(_both(unit), [float(v) for v in exact], set=k)
-        off = y - unit.predict(x.double())
-        yield equals(ones.double().T @ off, 0.0, set=k)
-        truth = integers(n + 1)
-        yield equals(_both(unit.fit(x.double(), (ones @ truth).double())), truth.double(), set=k)
+        yield equals("weights and intercept", _both(unit), [float(v) for v in exact], set=k)
+        products = ones.double().T @ (y - unit.predict(x.double()))
+        yield equals("products of the columns with the residual", products, 0.0, set=k)
+        truth = integers(n + 1, most=4)
+        again = _both(unit.fit(x.double(), ones.double() @ truth))
+        yield equals("weights and intercept of consistent targets", again, truth, set=k)
     unit.fit(torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 1.0]))
-    yield equals(_both(unit), [0.0, 1.0])
+    yield equals("weight and intercept of $x = (1, 2)$, $y = (1, 1)$", _both(unit), [0.0, 1.0])
 
 
 def _both(unit: Any) -> Tensor:
@@ -119,9 +149,11 @@ normal_equations.erratum(
     "E-079",
     printed=r"model $f(x) = w^\top x + b$, solution $w^* = (X^\top X)^{-1} X^\top y$",
     right=r"the same for $X$ of full column rank with a column of ones, or centred data",
-    why="The intercept is dropped: for $x = (1, 2)$, $y = (1, 1)$ the optimum is $w = 0$, $b = 1$, "
-    "the formula gives 3/5 and no $b$. Nor is full column rank required.",
+    why="the intercept is silently dropped and full column rank is not required: for $x = (1, 2)$,"
+    " $y = (1, 1)$ the optimum is $w = 0$, $b = 1$ with zero error, the formula gives 3/5 and no"
+    " $b$",
     weight="soft",
+    refuted_by="weight and intercept of $x = (1, 2)$, $y = (1, 1)$",
     intercept=False,
 )
 
@@ -132,7 +164,13 @@ def basic(x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([few, torch.zeros(x.shape[1] - 2)])
 
 
-@claim(by="identity", sources=("C-030",), budget=0.5, full={"sets": 100})
+@claim(
+    by="identity",
+    sources=("C-030",),
+    budget=0.5,
+    full={"sets": 100},
+    short=r"\arg\min_w \|X w - y\| = X^+ y + \ker X,\quad X^+ y \text{ the shortest}",
+)
 def minimum_norm_solution(
     solve: Callable[[Tensor, Tensor], Tensor] = solution,
     dimension: Callable[[int, int], int] = lambda d, rank: d - rank,
@@ -146,42 +184,71 @@ def minimum_norm_solution(
 
     *Proof.* $X w$ is the same at all minimisers, the projection of $y$ onto the image of $X$, and
     $X^+ y$ is orthogonal to $\ker X$. (Penrose, 1956.)
+
+    Checked for designs of rank two, and for one of full rank.
+
+    Knobs:
+        solve: The solution, a function of $X$ and $y$.
+        dimension: How many independent directions lead to further minimisers, a function of the
+            number of weights and the rank.
+        sets: How many data sets of each shape are drawn.
     """
+    tall, goal = torch.randn(7, 3), torch.randn(7)
+    yield equals("weights of a full design", solve(tall, goal), torch.linalg.pinv(tall) @ goal)
     for k, (n, d) in enumerate([(6, 4), (2, 5), (30, 6)] * sets):
         u, v = (torch.linalg.qr(torch.randn(size, 2)).Q for size in (n, d))
         x, y = u * torch.tensor([2.0, 1.0]) @ v.T, torch.randn(n)
         unit = LinearRegression(fit_intercept=False).fit(x, y)
         w = solve(x, y)
-        yield equals(unit.rank_, 2, set=k)
-        yield equals(w, torch.linalg.pinv(x) @ y, set=k)
-        kernel = torch.linalg.svd(x).Vh[2:]
+        at = {"s": n, "n": d, "set": k}
+        yield equals("rank found", unit.rank_, 2, **at)
+        yield equals("weights", w, torch.linalg.pinv(x) @ y, **at)
+        products = x.T @ (y - x @ w)
+        yield equals("products of the columns with the residual", products, 0.0, **at)
         loss = (x @ w - y).square().sum()
-        kept = ((w + kernel) @ x.T - y).square().sum(1)
-        yield equals(int(((kept - loss).abs() < 1e-9).sum()), dimension(d, 2), set=k)
-        step = torch.randn(len(kernel)) @ kernel
+        elsewhere = ((w + torch.randn(20, d)) @ x.T - y).square().sum(1)
+        yield at_least("loss elsewhere", elsewhere, loss, **at)
+        directions = torch.linalg.svd(x).Vh
+        kept = ((w + directions) @ x.T - y).square().sum(1)
+        free = int(((kept - loss).abs() < 1e-9).sum())  # the others raise it by 1 or 4
+        yield equals("directions that keep the loss", free, dimension(d, 2), **at)
+        step = torch.randn(d - 2) @ directions[2:]
         rise = (w + step).square().sum() - w.square().sum()
-        yield equals(rise, step.square().sum(), set=k)
+        yield equals("rise of the squared norm along the kernel", rise, step.square().sum(), **at)
     row, one = torch.tensor([[1.0, 1.0]]), torch.tensor([1.0])
-    yield equals(solve(row, one), 0.5)
-    yield equals(row @ torch.tensor([1.0, 0.0]), one)
+    yield equals("weights for $X = (1\\ 1)$, $y = 1$", solve(row, one), 0.5)
 
 
 minimum_norm_solution.foil(
-    "the basic solution, zeros in the other coordinates, is longer", solve=basic
+    "the basic solution, zeros in the other coordinates, is longer",
+    refuted_by="weights",
+    solve=basic,
 )
 minimum_norm_solution.erratum(
     "C-030",
     printed=r"$w^* = X^+ y = \operatorname{argmin}_w h[w]$",
     right=r"$X^+ y + \ker X = \operatorname{argmin}_w h[w]$, and $X^+ y$ is the shortest of these",
-    why="Exactly where the pseudo-inverse is needed the minimiser is not unique: for "
-    "$X = (1\\ 1)$, $y = 1$ every $w$ with $w_1 + w_2 = 1$ minimises.",
+    why="exactly where the pseudo-inverse is needed the minimiser is not unique: for "
+    "$X = (1\\ 1)$, $y = 1$ every $w$ with $w_1 + w_2 = 1$ minimises, $X^+ y = (1/2, 1/2)$ is only "
+    "the shortest",
     weight="soft",
+    refuted_by="directions that keep the loss",
     dimension=lambda d, rank: 0,
 )
 
 
-@claim(by="identity", sources=("C-031",), budget=0.5, full={"sets": 100})
-def pseudo_inverse_limit(order: str = "right", sigma: float = 1.0, sets: int = 3):
+@claim(
+    by="identity",
+    sources=("C-031",),
+    budget=0.5,
+    full={"sets": 100},
+    short=r"X^+ = \lim_{\epsilon \downarrow 0} (X^\top X + \epsilon I)^{-1} X^\top",
+)
+def pseudo_inverse_limit(
+    order: Literal["right", "wrong"] = "right",
+    sigma: Callable[[Tensor], Tensor] = torch.min,
+    sets: int = 3,
+):
     r"""The pseudo-inverse as a ridge limit.
 
     For every matrix $X$, also when $X^\top X$ is singular,
@@ -191,20 +258,28 @@ def pseudo_inverse_limit(order: str = "right", sigma: float = 1.0, sets: int = 3
 
     *Proof.* On a singular vector, $\frac1\sigma - \frac\sigma{\sigma^2 + \epsilon} =
     \frac\epsilon{\sigma (\sigma^2 + \epsilon)}$, which falls in $\sigma$.
+
+    Knobs:
+        order: Whether $X^\top X$ stands in the inverse, or $X X^\top$.
+        sigma: Which of the singular values counts.
+        sets: How many designs of rank two are drawn.
     """
     for k in range(sets):
         u, v = (torch.linalg.qr(torch.randn(4, 4)).Q for _ in range(2))
-        x = u[:, :2] * torch.tensor([2.0, 1.0]) @ v[:, :2].T
-        exact = v[:, :2] / torch.tensor([2.0, 1.0]) @ u[:, :2].T
-        yield equals(solution(x, torch.eye(4)).T, exact, set=k)
+        values = torch.tensor([2.0, 1.0]) * (1 + k / 2)
+        x = u[:, :2] * values @ v[:, :2].T
+        exact = v[:, :2] / values @ u[:, :2].T
+        found = solution(x, torch.eye(4)).T
+        yield equals("pseudo-inverse from least squares", found, exact, set=k)
         for epsilon in (1e-2, 1e-3, 1e-4):
-            ridge = (
-                RidgeRegression(alphas=epsilon, fit_intercept=False).fit(x, torch.eye(4)).coef_.T
-            )
+            unit = RidgeRegression(alphas=epsilon, fit_intercept=False)
+            ridge = unit.fit(x, torch.eye(4)).coef_.T
             if order == "wrong":
                 ridge = torch.linalg.solve(x @ x.T + epsilon * torch.eye(4), x.T)
-            gap = torch.linalg.matrix_norm(ridge - exact, 2)
-            yield equals(gap, epsilon / (sigma * (sigma**2 + epsilon)), set=k, epsilon=epsilon)
+            gap, which = torch.linalg.matrix_norm(ridge - exact, 2), sigma(values)
+            bound = epsilon / (which * (which**2 + epsilon))
+            # relative, since the error itself is as small as epsilon
+            yield equals("error over its formula", gap / bound, 1.0, epsilon=epsilon, set=k)
 
 
 pseudo_inverse_limit.foil(
@@ -212,10 +287,16 @@ pseudo_inverse_limit.foil(
     r"$1 / \epsilon$ unless the singular vectors agree",
     order="wrong",
 )
-pseudo_inverse_limit.foil("the smallest singular value counts, not the largest", sigma=2.0)
+pseudo_inverse_limit.foil("the smallest singular value counts, not the largest", sigma=torch.max)
 
 
-@claim(by="identity", sources=("B-206", "C-035", "C-036"), budget=0.5, full={"weights": 2000})
+@claim(
+    by="identity",
+    sources=("B-206", "C-035", "C-036"),
+    budget=0.5,
+    full={"weights": 2000},
+    short=r"-\log p(y | X, w) = \tfrac1{2 \sigma^2} \|X w - y\|^2 + \tfrac s2 \log(2 \pi \sigma^2)",
+)
 def gaussian_likelihood(factor: float = 0.5, noise: Callable[..., Any] = Normal, weights: int = 20):
     r"""Least squares is Gaussian maximum likelihood.
 
@@ -225,6 +306,11 @@ def gaussian_likelihood(factor: float = 0.5, noise: Callable[..., Any] = Normal,
     $-\log \mathcal N(y; v, I) = \frac12 \|y - v\|^2 + \frac m2 \log 2 \pi$ for a vector output.
 
     *Proof.* The logarithm of the density, summed over independent observations.
+
+    Knobs:
+        factor: What $\|X w - y\|^2 / \sigma^2$ is multiplied by.
+        noise: The law of the noise, of which a mean and a scale are set.
+        weights: How many $w$ are drawn.
     """
     s, n = 12, 3
     x, y = torch.randn(s, n), torch.randn(s)
@@ -235,16 +321,18 @@ def gaussian_likelihood(factor: float = 0.5, noise: Callable[..., Any] = Normal,
         formula = factor / sigma**2 * squares
         offset = measured - formula
         scale = measured.abs().max()
-        yield equals(offset / scale, offset[0] / scale, tol=1e-12, sigma=sigma)
-        yield equals(offset, s / 2 * math.log(2 * math.pi * sigma**2), sigma=sigma)
+        constant = s / 2 * math.log(2 * math.pi * sigma**2)
+        rest = offset / scale
+        yield equals("rest over the largest", rest, constant / scale, tol=1e-12, sigma=sigma)
         best = solution(x, y)
         top = -noise(x @ best, sigma).log_prob(y).sum()
-        yield at_most(top, measured.min(), sigma=sigma)
+        least = measured.min()
+        yield at_most("surprise at the least-squares weights", top, least, sigma=sigma)
     for m in (1, 4):
         v, target = torch.randn(2, m)
         measured = -MultivariateNormal(v, torch.eye(m)).log_prob(target)
         formula = factor * (target - v).square().sum() + m / 2 * math.log(2 * math.pi)
-        yield equals(measured, formula, m=m)
+        yield equals("surprise at a vector", measured, formula, m=m)
 
 
 gaussian_likelihood.foil(r"the factor $1 / \sigma^2$: the difference varies with $w$", factor=1.0)

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.claims import Evidence, at_least, at_most, claim, complex_step, equals
+from vademecum.linear import LogisticRegression, glm_loss
 from vademecum.linear._penalised_likelihood import PenalisedLikelihood
-from vademecum.linear.exponential_family import glm_loss
-from vademecum.linear.logistic import LogisticRegression
 
 
 def exactly(function: Callable, values: Tensor) -> Tensor:
@@ -28,7 +27,13 @@ def sigma(z: Any) -> Any:
     return 1 / (1 + mpmath.exp(-z))
 
 
-@claim(by="identity", sources=("C-039", "C-040", "C-041", "C-042"), budget=0.5)
+@claim(
+    by="identity",
+    sources=("C-039", "C-040", "C-041", "C-042"),
+    budget=0.5,
+    short=r"\sigma(z) + \sigma(-z) = 1,\; \sigma' = \sigma (1 - \sigma) \le \tfrac14,"
+    r"\; \sigma'' = \sigma (1 - \sigma)(1 - 2 \sigma)",
+)
 def logistic_function(first: float = 1.0, second: float = 1.0):
     r"""The logistic function and its derivatives.
 
@@ -36,26 +41,31 @@ def logistic_function(first: float = 1.0, second: float = 1.0):
     $\sigma(z) + \sigma(-z) = 1$, $\sigma' = \sigma (1 - \sigma)$, which is largest at 0, where it
     is $1/4$, and $\sigma'' = \sigma (1 - \sigma)(1 - 2 \sigma)$.
 
-    The knobs: $\sigma' = \sigma (1 - \mathrm{first} \cdot \sigma)$, $\sigma'' = \mathrm{second}
-    \cdot \sigma (1 - \sigma)(1 - 2 \sigma)$. torch's function is held to 50 digits: the relative
-    error is a few units in the last place.
+    torch's function is held to 50 digits: the relative error is a few units in the last place.
+
+    Knobs:
+        first: The $k$ in $\sigma' = \sigma (1 - k \sigma)$.
+        second: What $\sigma (1 - \sigma)(1 - 2 \sigma)$ is multiplied by.
     """
     z = torch.cat([torch.tensor([0.0, 0.7, -30.0, 30.0, -700.0, 700.0]), 6 * torch.randn(10)])
     s = torch.sigmoid(z)
     ulp = torch.finfo(torch.float64).eps
-    yield equals(s / exactly(sigma, z), 1.0, tol=2 * ulp)
-    yield equals(s + torch.sigmoid(-z), 1.0, tol=ulp)
+    yield equals("value over that with 50 digits", s / exactly(sigma, z), 1.0, tol=2 * ulp)
+    yield equals("sum of the values at $z$ and $-z$", s + torch.sigmoid(-z), 1.0, tol=ulp)
     near = z[z.abs() < 40]
     s = torch.sigmoid(near)
     slope = s * (1 - first * s)
-    yield equals(slope, exactly(lambda v: mpmath.diff(sigma, v), near), tol=1e-14)
-    yield at_most(slope, 0.25)
-    yield equals(slope[0], 0.25)
+    exact = exactly(lambda v: mpmath.diff(sigma, v), near)
+    yield equals("first derivative", slope, exact, tol=1e-14)
+    yield at_most("first derivative, anywhere", slope, 0.25)
+    yield equals("first derivative at 0", slope[0], 0.25)
     bend = second * s * (1 - s) * (1 - 2 * s)
-    yield equals(bend, exactly(lambda v: mpmath.diff(sigma, v, 2), near), tol=1e-14)
+    exact = exactly(lambda v: mpmath.diff(sigma, v, 2), near)
+    yield equals("second derivative", bend, exact, tol=1e-14)
     steps = torch.sigmoid(torch.linspace(-30, 30, 121)).diff()
-    yield at_least(steps, 1e-16, tol=0.0)
-    yield equals(torch.logit(torch.sigmoid(near[near < 10])), near[near < 10])
+    yield at_least("rise from one place to the next", steps, 1e-16, tol=0.0)
+    back = torch.logit(torch.sigmoid(near[near < 10]))
+    yield equals("logit of the value", back, near[near < 10])
 
 
 logistic_function.foil(
@@ -68,6 +78,8 @@ logistic_function.foil(r"$\sigma' = \sigma (1 + \sigma)$", first=-1.0)
     by="identity",
     sources=("A-050", "A-052", "B-108", "B-110", "C-043", "C-044", "E-087"),
     budget=0.5,
+    short=r"-y \log \sigma(z) - (1 - y) \log(1 - \sigma(z)) = \log(1 + e^{-\tilde y z}),"
+    r"\quad \tilde y = 2 y - 1",
 )
 def logistic_loss(labels: tuple[float, ...] = (0.0, 1.0), signed: bool = True):
     r"""The logistic loss: margin form and cross-entropy form.
@@ -77,6 +89,10 @@ def logistic_loss(labels: tuple[float, ...] = (0.0, 1.0), signed: bool = True):
     $\tilde y = 2 y - 1$ it equals the margin form
     $-\log \sigma(\tilde y z) = \log(1 + e^{-\tilde y z})$, for hard labels only. The empirical loss
     is the mean over the examples.
+
+    Knobs:
+        labels: The labels $y$.
+        signed: Whether the margin form has signed labels.
     """
     z = torch.cat([torch.linspace(-1000, 1000, 21), 8 * torch.randn(12), torch.tensor([0.7])])
     total = torch.zeros_like(z)
@@ -86,43 +102,61 @@ def logistic_loss(labels: tuple[float, ...] = (0.0, 1.0), signed: bool = True):
         long = exactly(
             lambda v, y=y: -y * mpmath.log(sigma(v)) - (1 - y) * mpmath.log(sigma(-v)), z
         )
-        yield equals(entropy, long, tol=1e-14, y=y)  # half a unit of |z| < 64, then exact
-        yield equals(margin, entropy, tol=1e-14, y=y)
-        ours = glm_loss(z, torch.full_like(z, y), family="bernoulli", reduction="none")
-        yield equals(ours, long, tol=1e-14, y=y)
-        yield equals(glm_loss(z, torch.full_like(z, y), family="bernoulli"), long.mean(), y=y)
+        # half a unit in the last place of |z| < 64, then exact
+        yield equals("cross-entropy of torch", entropy, long, tol=1e-14, y=y)
+        yield equals("margin form", margin, long, tol=1e-14, y=y)
+        target = torch.full_like(z, y)
+        ours = glm_loss(z, target, family="bernoulli", reduction="none")
+        yield equals("loss of the Bernoulli family", ours, long, tol=1e-14, y=y)
+        mean = glm_loss(z, target, family="bernoulli")
+        yield equals("mean loss of the Bernoulli family", mean, long.mean(), y=y)
         total += torch.exp(-margin)
-    yield equals(total, 1.0, tol=1e-14)
+    yield equals("probabilities of both labels together", total, 1.0, tol=1e-14)
 
 
-logistic_loss.foil("the margin form is not for soft labels", labels=(0.5,))
+logistic_loss.foil(
+    "the margin form is not for soft labels", refuted_by="margin form", labels=(0.5,)
+)
 logistic_loss.foil(r"labels 0 and 1 put into the margin form unsigned", signed=False)
 
 
-@claim(by="identity", sources=("A-051", "A-053", "B-109", "C-045"), budget=0.5)
+@claim(
+    by="identity",
+    sources=("A-051", "A-053", "B-109", "C-045"),
+    budget=0.5,
+    short=r"\nabla_\theta \ell = (\sigma(x^\top \theta) - y)\, x ="
+    r" -\sigma(-\tilde y\, x^\top \theta)\, \tilde y\, x",
+)
 def logistic_gradient(inner: float = -1.0, d: int = 6):
     r"""The gradient of the logistic loss: prediction error times input.
 
     $\nabla_\theta \ell = (\sigma(x^\top \theta) - y)\, x$ for $y \in \{0, 1\}$; in signed labels
     $\tilde y = 2 y - 1$ the same vector is $-\sigma(-\tilde y\, x^\top \theta)\, \tilde y\, x$, so
-    that examples that are already right push least. (The knob is the sign inside.)
+    that examples that are already right push least. With weight decay $\lambda$ the loss
+    $\ell + \frac\lambda2 \|\theta\|^2$ has the gradient $\nabla \ell + \lambda \theta$.
+
+    Knobs:
+        inner: The sign inside the logistic function, in signed labels.
+        d: How many inputs there are.
     """
-    for y in (0.0, 1.0):
+    for y, decay in ((0.0, 0.0), (1.0, 0.0), (1.0, 0.7)):
         x, theta = torch.randn(d), torch.randn(d)
+        theta *= 1 + 2 / (x @ theta).abs()  # so that no prediction is near one half
         sign = 2 * y - 1
 
-        def loss(w: Tensor, x: Tensor = x, sign: float = sign) -> Tensor:
-            return torch.log(1 + torch.exp(-sign * (w @ x.to(w))))
+        def loss(w: Tensor, x: Tensor = x, sign: float = sign, decay: float = decay) -> Tensor:
+            return torch.log(1 + torch.exp(-sign * (w @ x.to(w)))) + decay / 2 * (w * w).sum()
 
         derivative = complex_step(loss, theta)
         example = PenalisedLikelihood(
-            x[None], torch.tensor([[y]]), torch.ones(1), weight_decay=0.0, bias=False
+            x[None], torch.tensor([[y]]), torch.ones(1), weight_decay=decay, bias=False
         )
-        ours = example(torch.cat([theta, torch.zeros(1)]))[1][:-1]
-        yield equals(ours, derivative, tol=1e-12, y=y)
-        yield equals((torch.sigmoid(x @ theta) - y) * x, derivative, tol=1e-12, y=y)
-        in_signs = -torch.sigmoid(inner * sign * (x @ theta)) * sign * x
-        yield equals(in_signs, derivative, tol=1e-12, y=y)
+        ours, at = example(torch.cat([theta, torch.zeros(1)]))[1][:-1], {"y": y, "decay": decay}
+        yield equals("gradient of logistic regression", ours, derivative, tol=1e-12, **at)
+        error = (torch.sigmoid(x @ theta) - y) * x + decay * theta
+        yield equals("prediction error times input", error, derivative, tol=1e-12, **at)
+        in_signs = -torch.sigmoid(inner * sign * (x @ theta)) * sign * x + decay * theta
+        yield equals("the same in signed labels", in_signs, derivative, tol=1e-12, **at)
 
 
 logistic_gradient.foil("the sign lost inside pushes hardest on what is already right", inner=1.0)
@@ -150,12 +184,20 @@ def escaping(x: Tensor, u: Tensor, gap: float = 0.5) -> Iterator[Evidence]:
             warnings.simplefilter("always")
             model = LogisticRegression(weight_decay=0.0, tol=tol).fit(x, y)
         warned = [issubclass(w.category, ConvergenceWarning) for w in caught]
-        yield equals(sum(warned), 1, reached=tol)
-        size = torch.cat([model.coef_[0], model.intercept_]).norm()
-        yield at_least(radius * size, math.log(gap / (math.sqrt(3) * tol) - 1), reached=tol)
+        yield equals("warnings about separable classes", sum(warned), 1, reached=tol)
+        size = radius * torch.cat([model.coef_[0], model.intercept_]).norm()
+        least = math.log(gap / (math.sqrt(3) * tol) - 1)
+        yield at_least("size of the weights of separable classes", size, least, reached=tol)
 
 
-@claim(by="sampling", sources=("E-085",), budget=0.5, full={"n": 20_000})
+@claim(
+    by="sampling",
+    sources=("E-085",),
+    budget=0.5,
+    full={"n": 20_000},
+    short=r"\textstyle\sum_i (p_i - y_i)\, \tilde x_i = 0,\quad"
+    r" \hat\theta \approx \mathcal N(\theta, I(\hat\theta)^{-1})",
+)
 def logistic_regression(
     fit: Callable[..., Tensor] = likeliest, intercept: bool = True, n: int = 4000
 ):
@@ -175,6 +217,11 @@ def logistic_regression(
     $\|g\|_2 \ge -\langle g, u \rangle \ge \gamma\, \sigma(-R \|\theta\|)$, so that
     $\|g\|_\infty \le \epsilon$ needs $R \|\theta\| \ge
     \log\big(\gamma / (\sqrt{3}\, \epsilon) - 1\big)$.
+
+    Knobs:
+        fit: What finds weights and intercept.
+        intercept: Whether there is an intercept.
+        n: How many examples are drawn.
     """
     truth = torch.cat([torch.randn(2), torch.ones(1)])
     x = torch.randn(n, 2)
@@ -182,13 +229,15 @@ def logistic_regression(
     y = (torch.rand(n) < torch.sigmoid(wide @ truth)).double()
     found = fit(x, y, intercept)
     p = torch.sigmoid(wide @ found)
-    yield equals(wide.T @ (p - y) / n, 0.0, tol=1e-11)
+    yield equals("mean of the scores", wide.T @ (p - y) / n, 0.0, tol=1e-11)
     fisher = (wide * (p * (1 - p))[:, None]).T @ wide
-    yield at_most((found - truth) @ fisher @ (found - truth), 40.0)
+    statistic = (found - truth) @ fisher @ (found - truth)
+    yield at_most("squared error in the Fisher metric", statistic, 40.0)
     loss = PenalisedLikelihood(x, y[None], torch.ones(n), weight_decay=0.0)
     for _ in range(5):
         a, b = 3 * torch.randn(2, 3)
-        yield at_most(loss((a + b) / 2)[0], (loss(a)[0] + loss(b)[0]) / 2)
+        middle = loss((a + b) / 2)[0]
+        yield at_most("loss at a midpoint", middle, (loss(a)[0] + loss(b)[0]) / 2)
     yield from escaping(x[:40], truth[:2] / truth[:2].norm())
 
 
@@ -196,31 +245,42 @@ logistic_regression.foil("fitted without the intercept although $b = 1$", interc
 logistic_regression.foil("a least-squares line through the labels", fit=straight_line)
 
 
-@claim(by="identity", sources=("B-202", "E-086"), budget=0.5)
+@claim(
+    by="sampling",
+    sources=("B-202", "E-086"),
+    budget=0.5,
+    short=r"1[m \le 0] \le \log_2(1 + e^{-m}), \text{ with equality at } m = 0",
+)
 def logistic_surrogate(base: float = 2.0):
     r"""Cross-entropy in bits bounds the zero-one loss.
 
     With the signed label $y$ and the margin $m = y (w^\top x + b)$ the zero-one loss, 1 for a wrong
     prediction and else 0, whose mean is one minus the accuracy, is bounded by the convex, smooth
     logistic loss measured in bits: $1[m \le 0] \le \log_2(1 + e^{-m})$, with equality at $m = 0$
-    only. (The knob is the base of the logarithm.)
+    only.
+
+    Checked on a grid of margins, and on those of a fitted model.
+
+    Knobs:
+        base: The base of the logarithm.
     """
     m = torch.linspace(-20, 20, 401)
     m[200] = 0.0
     bound = F.softplus(-m, threshold=50) / math.log(base)
     wrong = (m <= 0).double()
-    yield at_least(bound - wrong, -1e-15, tol=0.0)
-    yield equals(bound[200], 1.0, tol=1e-15)
+    yield at_least("loss in bits", bound, wrong, tol=1e-15)
+    yield equals("loss in bits at margin 0", bound[200], 1.0, tol=1e-15)
     others = torch.arange(401) != 200
-    yield at_least((bound - wrong)[others], 1e-10, tol=0.0)
-    yield at_least(bound.diff().diff(), 1e-12, tol=0.0)
+    yield at_least("loss in bits elsewhere, less the error", (bound - wrong)[others], 1e-10, tol=0)
+    yield at_least("second difference of the loss", bound.diff().diff(), 1e-12, tol=0.0)
     x, y = torch.randn(60, 2), torch.randint(2, (60,))
     y[:2] = torch.tensor([0, 1])
     model = LogisticRegression(tol=1e-4).fit(x, y)
     margin = (2 * y - 1) * model.decision_function(x)
     errors = int((margin <= 0).sum())
-    yield equals(errors, 60 - round(60 * model.score(x, y)))
-    yield at_most(errors / 60, (F.softplus(-margin) / math.log(base)).mean())
+    yield equals("wrong predictions", errors, 60 - round(60 * model.score(x, y)))
+    mean = (F.softplus(-margin) / math.log(base)).mean()
+    yield at_most("share of wrong predictions", errors / 60, mean)
 
 
 logistic_surrogate.foil(r"in nats the loss at $m = 0$ is only 0.693", base=math.e)

@@ -52,12 +52,15 @@ def _steps(sign: float, factor: float, steps: int, intercept: bool):
     x, truth = torch.randn(s, d), torch.randn(d)
     if intercept:
         x[:, -1] = 1
+    longest = int(x.norm(dim=1).argmax())  # goes first, and has a share in the error
+    way = x[longest] / x[longest].norm()
+    truth += (1 - way @ truth) * way
     y, inputs, at = x @ truth, x[:, : d - intercept], {"intercept": intercept}
     bound = lms_rate_bounds(inputs, fit_intercept=intercept).every_step
     yield equals("bound on the rate", bound, 2 / x.square().sum(1).max(), **at)
     eta, grown = factor * bound / 2, []
     unit, theta = LMS(rate=eta, fit_intercept=intercept), torch.zeros(d)
-    for t, i in enumerate(torch.randint(s, (steps,)).tolist()):
+    for t, i in enumerate([longest, *torch.randint(s, (steps,)).tolist()]):
 
         def loss(w: Tensor, i: int = i) -> Tensor:
             return (y[i] - (x[i].to(w) * w).sum()) ** 2 / 2
