@@ -6,6 +6,7 @@ from vademecum.linear.claims import (
     deep_linear,
     exponential_family,
     least_squares,
+    limits,
     logistic,
     maps,
     modes,
@@ -16,6 +17,6 @@ from vademecum.linear.claims import (
 )
 
 __all__ = [
-    "maps", "least_squares", "whitening", "online", "penalties", "logistic", "softmax",
+    "maps", "least_squares", "limits", "whitening", "online", "penalties", "logistic", "softmax",
     "cross_entropy", "exponential_family", "autoencoder", "deep_linear", "modes",
 ]  # fmt: skip
