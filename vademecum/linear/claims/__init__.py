@@ -2,12 +2,15 @@
 
 from vademecum.linear.claims import (
     autoencoder,
+    coordinates,
+    critical,
     cross_entropy,
     deep_linear,
     exponential_family,
     least_squares,
     limits,
     logistic,
+    low_rank,
     maps,
     modes,
     online,
@@ -18,5 +21,6 @@ from vademecum.linear.claims import (
 
 __all__ = [
     "maps", "least_squares", "limits", "whitening", "online", "penalties", "logistic", "softmax",
-    "cross_entropy", "exponential_family", "autoencoder", "deep_linear", "modes",
+    "cross_entropy", "exponential_family", "autoencoder", "low_rank", "deep_linear",
+    "coordinates", "modes", "critical",
 ]  # fmt: skip
