@@ -109,7 +109,8 @@ svd_coordinates.erratum(
     right=r"$\partial \ell / \partial \tilde D = (\tilde D \tilde C - \Sigma) \tilde C^\top$",
     why=r"it does not conform for $\tilde D$ of size $2 \times 2$ and $\tilde C$ of size"
     r" $2 \times 3$ and mixes $C$ with $\tilde C$; in one dimension, with"
-    r" $\tilde D = C = \tilde C = 2$ and $\Sigma = 1$, the gradient is $3 \cdot 2 = 6$, printed $2 \cdot 3 \cdot 2 = 12$",
+    r" $\tilde D = C = \tilde C = 2$ and $\Sigma = 1$, the gradient is $3 \cdot 2 = 6$, printed"
+    r" $2 \cdot 3 \cdot 2 = 12$",
     refuted_by="gradient in the decoder, by hand",
     rule="printed for D",
 )
