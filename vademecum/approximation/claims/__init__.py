@@ -6,6 +6,7 @@ from vademecum.approximation.claims import (
     density,
     depth,
     layers,
+    lifting,
     maxout,
     rectifiers,
     region_counts,
@@ -16,6 +17,6 @@ from vademecum.approximation.claims import (
 )
 
 __all__ = [
-    "layers", "activations", "rectifiers", "ridges", "density", "universal", "barron", "depth",
-    "regions", "region_counts", "splines", "maxout",
+    "layers", "activations", "rectifiers", "ridges", "density", "universal", "lifting", "barron",
+    "depth", "regions", "region_counts", "splines", "maxout",
 ]  # fmt: skip
