@@ -5,6 +5,7 @@ from vademecum.approximation.claims import (
     barron,
     density,
     depth,
+    hyperbolic,
     layers,
     lifting,
     maxout,
@@ -17,6 +18,6 @@ from vademecum.approximation.claims import (
 )
 
 __all__ = [
-    "layers", "activations", "rectifiers", "ridges", "density", "universal", "lifting", "barron",
-    "depth", "regions", "region_counts", "splines", "maxout",
+    "layers", "activations", "hyperbolic", "rectifiers", "ridges", "density", "universal",
+    "lifting", "barron", "depth", "regions", "region_counts", "splines", "maxout",
 ]  # fmt: skip
