@@ -3,6 +3,7 @@
 from vademecum.approximation.claims import (
     activations,
     barron,
+    convex_parts,
     density,
     depth,
     hyperbolic,
@@ -13,11 +14,13 @@ from vademecum.approximation.claims import (
     region_counts,
     regions,
     ridges,
+    smooth_rectifiers,
     splines,
     universal,
 )
 
 __all__ = [
-    "layers", "activations", "hyperbolic", "rectifiers", "ridges", "density", "universal",
-    "lifting", "barron", "depth", "regions", "region_counts", "splines", "maxout",
+    "layers", "activations", "hyperbolic", "rectifiers", "smooth_rectifiers", "ridges", "density",
+    "universal", "lifting", "barron", "depth", "regions", "region_counts", "splines", "maxout",
+    "convex_parts",
 ]  # fmt: skip

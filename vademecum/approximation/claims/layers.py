@@ -241,14 +241,14 @@ def affine_collapse(
         W, b = layer.weight @ W, pushed + layer.bias
     x, other = 2 * integers(pairs, 4, most=5), 2 * integers(pairs, 4, most=5)
     f = nn.Sequential(*(m for layer in stack for m in (layer, phi())))
-    yield equals("value of the stack", f(x), x @ W.T + b, depth=depth)
+    yield equals("value of the stack", f(x), x @ W.T + b, tol=0.0, depth=depth)
     defect = f(x) + f(other) - 2 * f((x + other) / 2)
     yield equals("midpoint defect of the stack", defect, 0.0, depth=depth)
     rank = rational_rank(W.tolist())
     yield at_most("rank of the collapsed weight", rank, min(widths), depth=depth)
     found = local_affine_map(nn.Sequential(*stack), x[:1])
-    yield equals("collapsed weight", found.A[0], W, depth=depth)
-    yield equals("collapsed bias", found.b[0], b, depth=depth)
+    yield equals("collapsed weight", found.A[0], W, tol=0.0, depth=depth)
+    yield equals("collapsed bias", found.b[0], b, tol=0.0, depth=depth)
     bent = torch.tensor([0.0, 1, 2]).tanh()
     yield at_most("midpoint defect of tanh at 0 and 2", bent[0] + bent[2] - 2 * bent[1], -0.5)
 
