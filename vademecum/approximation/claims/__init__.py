@@ -10,6 +10,7 @@ from vademecum.approximation.claims import (
     layers,
     lifting,
     maxout,
+    one_layer,
     rectifiers,
     region_counts,
     regions,
@@ -21,6 +22,6 @@ from vademecum.approximation.claims import (
 
 __all__ = [
     "layers", "activations", "hyperbolic", "rectifiers", "smooth_rectifiers", "ridges", "density",
-    "universal", "lifting", "barron", "depth", "regions", "region_counts", "splines", "maxout",
-    "convex_parts",
+    "universal", "lifting", "barron", "depth", "regions", "region_counts", "splines", "one_layer",
+    "maxout", "convex_parts",
 ]  # fmt: skip
