@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.approximation.region_models import MODELS
-from vademecum.approximation.claims.region_counts import cells, integers, measured
+from vademecum.approximation.claims.region_bounds import cells, integer_layer, measured
 from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.regions import regions_along
 from vademecum.testing import check_instrument
@@ -51,7 +51,7 @@ def test_pieces_are_those_of_the_network(name, dtype):
 @pytest.mark.parametrize("widths", [(1, 3), (1, 4, 4), (1, 3, 3, 3)])
 def test_integer_networks_as_counted_in_fractions(widths):
     for _ in range(5):
-        layers = [integers(n, m) for n, m in pairwise(widths)]
+        layers = [integer_layer(n, m) for n, m in pairwise(widths)]
         assert measured(layers, -50.0, 50.0) == cells(layers, Fraction(-50), Fraction(50))
 
 

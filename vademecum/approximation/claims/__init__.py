@@ -12,6 +12,7 @@ from vademecum.approximation.claims import (
     maxout,
     one_layer,
     rectifiers,
+    region_bounds,
     region_counts,
     regions,
     ridges,
@@ -22,6 +23,6 @@ from vademecum.approximation.claims import (
 
 __all__ = [
     "layers", "activations", "hyperbolic", "rectifiers", "smooth_rectifiers", "ridges", "density",
-    "universal", "lifting", "barron", "depth", "regions", "region_counts", "splines", "one_layer",
-    "maxout", "convex_parts",
+    "universal", "lifting", "barron", "depth", "regions", "region_counts", "region_bounds",
+    "splines", "one_layer", "maxout", "convex_parts",
 ]  # fmt: skip

@@ -132,7 +132,9 @@ def two_maxout(units: Literal[1, 2] = 2, n: int = 4001):
             middle = (x[1:] + x[:-1]) / 2
             off = two(middle[:, None]) - middle.sin()
         h = 2 * math.pi / pieces
-        yield at_most("error against the sine", (value - grid.sin()).abs(), h * h / 8, pieces=pieces)
+        yield at_most(
+            "error against the sine", (value - grid.sin()).abs(), h * h / 8, pieces=pieces
+        )
         chord = middle.sin() * (math.cos(h / 2) - 1)
         yield equals("error in the middle of a piece", off, chord, pieces=pieces)
         yield at_least("pieces of the smaller unit", min(len(part.b) for part in two), pieces // 2,

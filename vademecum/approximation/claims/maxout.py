@@ -16,7 +16,7 @@ from vademecum.approximation import (
     hinge_decomposition,
     pwl_to_maxout,
 )
-from vademecum.claims import at_least, at_most, claim, equals, integers
+from vademecum.claims import at_most, claim, equals, integers
 
 Function = Callable[[Tensor], Tensor]
 

@@ -94,7 +94,8 @@ relu.erratum(
     by="identity",
     sources=("A-038", "A-040", "A-041", "B-180", "B-182", "B-183", "B-184", "B-194"),
     budget=0.5,
-    short=r"z_+ = \tfrac12 (z + |z|), \quad |z| = 2 z_+ - z, \quad 2 \max\{f, g\} = f + g + |f - g|",
+    short=r"z_+ = \tfrac12 (z + |z|), \quad |z| = 2 z_+ - z,"
+    r" \quad 2 \max\{f, g\} = f + g + |f - g|",
 )
 def abs_unit(slope: int = 2, share: int = 2, n: int = 1000):
     r"""The absolute value unit, the ReLU and the maximum generate each other.

@@ -95,8 +95,8 @@ ridge_function.erratum(
     "A-022",
     printed=r"$L_f(z) = \{x : \phi(w^\top x + b) = z\} \perp w$",
     right=r"$L_f(z) \perp w$ where exactly one $c$ has $\phi(c) = z$",
-    why=r"Holds only where $\phi$ is injective. For ReLU and $z = 0$ the level set is the half-space"
-    r" $w^\top x \le -b$, which contains the direction $-w$; for $|\cdot|$ it consists of two"
+    why=r"Holds only where $\phi$ is injective. For ReLU and $z = 0$ the level set is the"
+    r" half-space $w^\top x \le -b$, which contains the direction $-w$; for $|\cdot|$ it consists of two"
     " parallel hyperplanes.",
     weight="soft",
     profiles=("relu",),
@@ -114,7 +114,7 @@ def directions(count: int) -> list[tuple[int, int]]:
 
 
 def powers_in_space(k: int) -> list[list[int]]:
-    r"""The coefficients of $(x + t y + t^{k + 1} z)^k$, a row each $t = 1, 2, \dots$"""
+    r"""The coefficients of $(x + t y + t^{k + 1} z)^k$, a row for each of $t = 1, 2, \dots$."""
     monomials = [(j, l) for j in range(k + 1) for l in range(k + 1 - j)]
     return [
         [math.comb(k, j + l) * math.comb(j + l, l) * t ** (j + (k + 1) * l) for j, l in monomials]
