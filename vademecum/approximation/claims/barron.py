@@ -227,6 +227,7 @@ def barron_theorem(
         for m, error in enumerate(fit.errors.tolist(), 1):
             limit = size**2 / (m + 1)
             yield at_most("mean squared error of greedy steps", error, limit, m=m, d=d)
+        yield equals("number of greedy steps", len(fit.errors), units, d=d)
         error = (fit.network(x)[:, 0] - waves @ a).square().mean()
         yield equals("mean squared error of the network", error, fit.errors[-1], d=d)
 

@@ -149,7 +149,7 @@ def sawtooth_depth(share: int = 1, depths: int = 8, nets: int = 20):
         yield equals("sawtooth in one layer", wide, wanted, tol=0.0, depth=depth)
         kinks = int((deep.diff(n=2) != 0).sum())
         yield equals("kinks inside the interval", kinks, 2**depth - 1, depth=depth)
-        units = sum(m.out_features for m in network[:-1] if isinstance(m, nn.Linear))
+        units = sum(m.out_features for m in list(network)[:-1] if isinstance(m, nn.Linear))
         yield equals("units of the deep network", units, 2 * depth, depth=depth)
         name = "kinks inside the interval, against units of one layer"
         yield at_most(name, kinks, (2**depth - 1) // share, depth=depth)

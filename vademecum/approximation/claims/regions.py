@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from vademecum.approximation import activation_pattern as pattern_of
 from vademecum.approximation import (
     certify_regions,
     dead_units,
@@ -13,7 +14,6 @@ from vademecum.approximation import (
     local_affine_map,
     plane_through,
 )
-from vademecum.approximation import activation_pattern as pattern_of
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism import signed_distance
 
@@ -113,7 +113,7 @@ def activation_pattern(flips: int = 0, points: int = 1000, checked: int = 6):
     """
     model = relu_network(3, 8, 6, 2)
     x = torch.randn(points, 3)
-    alive = pattern_of(model, x)[:, 8:].any(1)  # elsewhere the first layer does not matter
+    alive = (pattern_of(model, x)[:, 8:] > 0).any(1)  # elsewhere the first layer does not matter
     x = torch.cat([x[alive], x[~alive]])
     y, pattern = model(x).detach(), pattern_of(model, x)
     a, b = local_affine_map(model, x[:checked])
@@ -243,7 +243,7 @@ def step_zero_gradient(hidden: Literal["step", "logistic"] = "step", steps: int 
     y, v, eta = torch.randn(len(x)), torch.randn(6), 0.05
     for kind in (hidden, "sign"):
 
-        def loss(w: Tensor, b: Tensor, v: Tensor, phi: str = kind) -> Tensor:
+        def loss(w: Tensor, b: Tensor, v: Tensor, *, phi: str = kind) -> Tensor:
             return (kinds[phi](x @ w.T + b) @ v - y).square().mean()
 
         both = torch.cat([w, b[:, None]], 1)

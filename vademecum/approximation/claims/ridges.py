@@ -96,8 +96,8 @@ ridge_function.erratum(
     printed=r"$L_f(z) = \{x : \phi(w^\top x + b) = z\} \perp w$",
     right=r"$L_f(z) \perp w$ where exactly one $c$ has $\phi(c) = z$",
     why=r"Holds only where $\phi$ is injective. For ReLU and $z = 0$ the level set is the"
-    r" half-space $w^\top x \le -b$, which contains the direction $-w$; for $|\cdot|$ it consists of two"
-    " parallel hyperplanes.",
+    r" half-space $w^\top x \le -b$, which contains the direction $-w$; for $|\cdot|$ it consists"
+    " of two parallel hyperplanes.",
     weight="soft",
     profiles=("relu",),
 )

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vademecum.approximation import best_uniform_fit, random_feature_fit
+from vademecum.approximation import best_uniform_fit, fit_readout, random_feature_fit
 from vademecum.claims import Evidence, at_least, at_most, claim, equals, in_mean, rational_rank
 
 UNITS = {
@@ -26,7 +26,8 @@ def drawn_features(m: int) -> Iterator[Evidence]:
         law = (w * spread / 3).square()
         yield in_mean(r"squared weight of a random unit, over $9 / \tau^2$", law, 1.0, d=d)
         bends = (x @ w.T + b).abs().amin(0)
-        yield equals("pre-activation of a random unit at the data point of its kink", bends, 0.0)
+        name = "pre-activation of a random unit at the data point of its kink"
+        yield equals(name, bends, 0.0, n=n)
         hidden = torch.relu(x @ w.T + b)
         residual = (hidden @ v.T)[:, 0] + v0 - y
         yield equals("network with random units", network(x)[:, 0], y + residual, n=n)
@@ -36,6 +37,14 @@ def drawn_features(m: int) -> Iterator[Evidence]:
         best = torch.linalg.lstsq(table, y[:, None], driver="gelsd").solution
         least = ((table @ best)[:, 0] - y).square().mean()
         yield equals("mean squared error of the read-out", residual.square().mean(), least, n=n)
+        both = torch.stack([y, x[:, 0]], 1)
+        readout = fit_readout(nn.Sequential(network[0], network[1]), x, both, alpha=0.5)
+        centred = hidden - hidden.mean(0)
+        gram = centred.T @ centred + 0.5 * torch.eye(m)
+        wanted = torch.linalg.solve(gram, centred.T @ both)
+        yield equals("weights of the ridge read-out", readout.weight, wanted.T, n=n)
+        mean = hidden.mean(0) @ wanted + readout.bias
+        yield equals("mean output of the ridge read-out", mean, both.mean(0), n=n)
 
 
 def farthest_parabola(x: Tensor, y: Tensor) -> float:
@@ -76,7 +85,8 @@ def universal_approximation(
     spaced points the best fit is no worse than the broken line through the sine there, which misses
     it by at most $\frac{36}{8 (N - 1)^2}$; $\tanh$ is held to the same (observed: far below).
     Squares give parabolas whatever the width, and stay away by a divided difference of four values.
-    Random units are checked for their law and for the read-out, which is the least-squares fit.
+    Random units are checked for their law and their kinks, and the read-out for being the
+    least-squares fit, or with a penalty the ridge fit.
 
     Knobs:
         universal: The activations that are said to be universal.
