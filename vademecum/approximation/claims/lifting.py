@@ -123,8 +123,8 @@ def dimension_lifting(bias: bool = True, scales: bool = True, h: float = 0.05):
 
 dimension_lifting.erratum(
     "B-130",
-    printed=r"$H_\sigma^1$ univ. approx. for $C(\mathbb R)$ implies $H_\sigma^n$ univ. approx. for"
-    r" $C(\mathbb R^n)$, with $\mathcal G_\sigma^n = \{g : g(x) = \sigma(x \cdot \theta),\ \theta"
+    printed=r"$H_\sigma^1$ univ. approx for $C(\mathbb R)$ implies $H_\sigma^n$ univ. approx for"
+    r" $C(\mathbb R^n)$, with $\mathcal G_\sigma^n = \{g : g(x) = \sigma(x \cdot \theta)\ \theta"
     r" \in \mathbb R^n\}$",
     right=r"$\mathcal G_\sigma^n = \{g : g(x) = \sigma(x \cdot \theta + b)\}$",
     why=r"The $n$-dimensional class is printed without a bias. With $\sigma = \tanh$ the"
