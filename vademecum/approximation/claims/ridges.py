@@ -107,7 +107,7 @@ def directions(count: int) -> list[tuple[int, int]]:
     """Random directions of the plane with integer coordinates, pairwise independent."""
     found: list[tuple[int, int]] = []
     while len(found) < count:
-        a, b = torch.randint(-9, 10, (2,)).tolist()
+        a, b = torch.randint(-9 - count, 10 + count, (2,)).tolist()
         if (a or b) and all(a * d - b * c for c, d in found):
             found.append((a, b))
     return found
