@@ -22,7 +22,7 @@ def smallest(errors: Tensor) -> Tensor:
 
 
 @claim(
-    by="witness",
+    by="identity",
     sources=("B-119", "E-107", "E-108"),
     budget=0.5,
     full={"horizon": 4000},
