@@ -4,6 +4,8 @@ from vademecum.connectionism.claims import (
     cover,
     delta_rule,
     dense_hopfield,
+    descent,
+    dual,
     hopfield,
     hopfield_capacity,
     hopfield_dynamics,
@@ -17,6 +19,7 @@ from vademecum.connectionism.claims import (
 )
 
 __all__ = [
-    "machines", "threshold", "perceptron", "novikov", "margin", "cover", "delta_rule",
-    "sparse", "willshaw", "hopfield", "hopfield_dynamics", "hopfield_capacity", "dense_hopfield",
+    "machines", "threshold", "perceptron", "descent", "dual", "novikov", "margin", "cover",
+    "delta_rule", "sparse", "willshaw", "hopfield", "hopfield_dynamics", "hopfield_capacity",
+    "dense_hopfield",
 ]  # fmt: skip

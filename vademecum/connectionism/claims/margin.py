@@ -8,24 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.connectionism.claims.threshold import integers
-from vademecum.connectionism.margins import margin
-from vademecum.connectionism.max_margin import MaxMarginClassifier
+from vademecum.claims import at_least, at_most, claim, equals, integers
+from vademecum.connectionism import MaxMarginClassifier, margin, nearest_point
 
 
-def planted(n: int, gap: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Points of the plane with labels that a random line separates by at least `gap`."""
-    angle = torch.rand(()) * 2 * math.pi
-    normal = torch.stack([angle.cos(), angle.sin()])
-    x = torch.randn(n, 2)
+def planted(n: int, d: int = 2, gap: float = 0.1) -> tuple[Tensor, Tensor]:
+    """Points with labels that a random hyperplane through the origin separates by `gap`."""
+    normal = torch.nn.functional.normalize(torch.randn(d), dim=0)
+    x = torch.randn(n, d)
     y = torch.where(torch.arange(n) % 2 == 0, 1.0, -1.0)
     side = x @ normal
     return x + ((y * (side.abs() + gap)) - side)[:, None] * normal, y
 
 
 @claim(
-    by="identity", sources=("A-030", "B-046", "C-006", "C-007"), budget=0.5, full={"angles": 7200}
+    by="identity",
+    sources=("A-030", "B-046", "C-006", "C-007"),
+    budget=0.5,
+    full={"angles": 7200},
+    short=r"\gamma[w, b](S) = \min_{(x, y) \in S} y (\langle x, w \rangle + b) / \|w\|",
 )
 def geometric_margin(
     formula: Callable[[Tensor, float, Tensor, Tensor], Tensor] = margin, angles: int = 720
@@ -39,6 +40,14 @@ def geometric_margin(
     origin with margin $\gamma > 0$ if some unit vector $\theta$ has
     $y \langle x, \theta \rangle \ge \gamma$ for all $(x, y)$; the largest such margin is that of
     the maximum-margin classifier without bias.
+
+    *Check.* The last sentence in the plane: the largest margin among $k$ directions falls short of
+    the largest one by at most $\pi R / k$, since turning $\theta$ by an angle $a$ changes no margin
+    by more than $R a$.
+
+    Knobs:
+        formula: The margin of a sample, a function of $w$, $b$, $x$ and $y$.
+        angles: How many directions $\theta$ of the plane are tried.
     """
     for d in (1, 2, 4):
         for flips in (0, 1):
@@ -47,19 +56,21 @@ def geometric_margin(
             y = torch.where(x @ w + b > 0, 1.0, -1.0)
             y[:flips] *= -1
             each = [int(y[i] * (x[i] @ w + b)) / math.hypot(*w.tolist()) for i in range(12)]
-            errors = sum(value <= 0 for value in each)
+            errors, at = sum(value <= 0 for value in each), {"d": d, "flips": flips}
             measured = formula(w, b, x, y)
-            yield equals(measured, min(each), d=d, flips=flips)
-            yield equals(int(measured > 0), int(errors == 0), d=d, flips=flips)
-            yield equals(formula(2 * w, 2 * b, x, y), measured, d=d, flips=flips)
+            yield equals("margin of a sample", measured, min(each), **at)
+            yield equals("whether the margin is positive", measured > 0, errors == 0, **at)
+            scaled = formula(2 * w, 2 * b, x, y)
+            yield equals("margin after doubling the weights", scaled, measured, **at)
     x, y = planted(10)
     turn = torch.arange(angles) * 2 * math.pi / angles
     circle = torch.stack([turn.cos(), turn.sin()], 1)
     best = torch.stack([formula(theta, 0.0, x, y) for theta in circle]).max()
     top = MaxMarginClassifier(fit_intercept=False).fit(x, y).margin_
-    radius = x.norm(dim=1).max()  # which is the margin's Lipschitz constant in the angle
-    yield at_most(best, top, angles=angles)
-    yield at_least(best, top - radius * math.pi / angles, angles=angles)
+    radius = x.norm(dim=1).max()
+    yield at_least("margin of the classifier without bias", top, best, angles=angles)
+    most = best + radius * math.pi / angles
+    yield at_most("margin of the classifier without bias", top, most, angles=angles)
 
 
 geometric_margin.foil(
@@ -103,7 +114,14 @@ def least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, float]:
     return fit[:-1], fit[-1].item()
 
 
-@claim(by="identity", sources=("C-008",), budget=0.5, full={"sets": 200, "n": 30})
+@claim(
+    by="identity",
+    sources=("C-008",),
+    budget=0.5,
+    full={"sets": 200, "n": 30},
+    short=r"\max_{w, b} \gamma[w, b](S) = \tfrac12"
+    r" \operatorname{dist}(\operatorname{conv} S_+, \operatorname{conv} S_-)",
+)
 def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n: int = 12):
     r"""The maximum-margin classifier and the distance of the convex hulls.
 
@@ -115,26 +133,51 @@ def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n
     shortest segment between them, orthogonal to it, attains half its length. Any other normal $w$
     has at most the margin $\cos \angle(w, w^*)$ times that, because it sees the segment at this
     angle, and any other bias lies closer to one hull. (Bennett and Bredensteiner, 2000.)
+
+    *Check.* In the plane against the distance of the hulls from points to segments. In 3 and 5
+    dimensions by the condition of the shortest vector $v$ between points of the hulls: no point of
+    either lies beyond its ends, $\langle v, p - q \rangle \ge \|v\|^2$.
+
+    Knobs:
+        classifier: What finds $(w, b)$, a function of $x$ and $y$.
+        sets: How many sets of points are drawn in the plane.
+        n: How many points a set has.
     """
     witness = torch.tensor([[0.0, 0.0], [0.0, 10.0], [1.0, 0.0]]), torch.tensor([-1.0, -1.0, 1.0])
     for k, (x, y) in enumerate([witness, *(planted(n) for _ in range(sets))]):
         half = hull_distance(x[y > 0], x[y < 0]) / 2
         w, b = classifier(x, y)
-        yield equals(margin(w, b, x, y), half, set=k)
-        yield equals(margin(5 * w, 5 * b, x, y), half, set=k)
+        yield equals("margin of the classifier", margin(w, b, x, y), half, set=k)
+        yield equals("margin after scaling by 5", margin(5 * w, 5 * b, x, y), half, set=k)
         other = w + w.norm() * torch.randn(2)
         scores = x @ other
         middle = -float(scores[y > 0].min() + scores[y < 0].max()) / 2
         cosine = other @ w / (other.norm() * w.norm())
-        yield at_most(margin(other, middle, x, y), half * cosine, set=k)
+        turned = margin(other, middle, x, y)
+        yield at_most("margin with another normal", turned, half * cosine, set=k)
         shift = float(torch.rand(())) * float(w.norm())
-        yield equals(margin(w, b + shift, x, y), half - shift / w.norm(), set=k)
+        shifted = margin(w, b + shift, x, y)
+        yield equals("margin with another bias", shifted, half - shift / w.norm(), set=k)
         best = MaxMarginClassifier().fit(x, y)
         weights = best.dual_coef_[0] / best.dual_coef_[0].clamp(min=0).sum()
         between = (weights @ x[best.support_]).norm()  # of a point of each hull
-        yield at_least(between / 2, half, set=k)
-        yield equals(margin(w, b, x, y), between / 2, set=k)
-        yield equals(weights.sum(), 0.0, set=k)
+        yield equals("half the distance of the dual points", between / 2, half, set=k)
+        yield equals("sum of the signed dual weights", weights.sum(), 0.0, set=k)
+        yield equals("margin that the estimator states", best.margin_, half, set=k)
+    for d in (2, 3, 5):
+        x, y = planted(n + d, d)
+        p, q = x[y > 0], x[y < 0]
+        found = nearest_point(p, q)
+        v, near, far = found.point, found.weights, found.others
+        square = v @ v
+        yield equals("shortest vector", v, near @ p - far @ q, d=d)
+        yield equals("sums of its weights", torch.stack([near.sum(), far.sum()]), 1.0, d=d)
+        yield at_least("its weights", torch.cat([near, far]), 0.0, d=d)
+        beyond = (p @ v)[:, None] - q @ v
+        yield at_least(r"$\langle v, p - q \rangle$", beyond, square, d=d)
+        w, b = classifier(x, y)
+        half = v.norm() / 2
+        yield equals("margin of the classifier", margin(w, b, x, y), half, d=d)
 
 
 max_margin.foil("the bisector of the class means can even misclassify", classifier=between_means)
