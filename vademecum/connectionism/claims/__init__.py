@@ -11,15 +11,17 @@ from vademecum.connectionism.claims import (
     hopfield_dynamics,
     machines,
     margin,
+    neurons,
     novikov,
     perceptron,
+    perceptron_capacity,
     sparse,
     threshold,
     willshaw,
 )
 
 __all__ = [
-    "machines", "threshold", "perceptron", "descent", "dual", "novikov", "margin", "cover",
-    "delta_rule", "sparse", "willshaw", "hopfield", "hopfield_dynamics", "hopfield_capacity",
-    "dense_hopfield",
+    "neurons", "machines", "threshold", "perceptron", "descent", "dual", "novikov", "margin",
+    "cover", "perceptron_capacity", "delta_rule", "sparse", "willshaw", "hopfield",
+    "hopfield_dynamics", "hopfield_capacity", "dense_hopfield",
 ]  # fmt: skip
