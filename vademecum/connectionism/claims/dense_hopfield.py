@@ -1,12 +1,19 @@
 """What is known of dense associative memories, beyond the sheets."""
 
+import math
+
 import torch
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.connectionism.hopfield.dense import DenseHopfield
+from vademecum.connectionism import DenseHopfield
 
 
-@claim(by="sampling", budget=0.5)
+@claim(
+    by="sampling",
+    budget=0.5,
+    short=r"x' = \textstyle\sum_t \mathrm{softmax}_t(\beta \langle p_t, x \rangle)\, p_t"
+    r" = x - \nabla E(x)",
+)
 def dense_hopfield_is_attention(
     steepness: float = 1.0,
     sign: float = 1.0,
@@ -28,7 +35,14 @@ def dense_hopfield_is_attention(
     that $E(x') - E(x) \le -\langle x', x' - x \rangle + \frac12 \|x'\|^2 - \frac12 \|x\|^2
     = -\frac12 \|x' - x\|^2$. (Ramsauer et al., 2021.)
 
-    *Check.* The step against a loop over patterns, and against the gradient of the energy.
+    *Check.* The step against a loop over patterns, and against the gradient of the energy; the
+    energy against its formula, term by term.
+
+    Knobs:
+        steepness: The scale of the attention in the loop, in units of $\beta$.
+        sign: The sign of the gradient in the step.
+        sizes: The numbers $(s, d)$ of patterns and of their coordinates.
+        starts: How many states are drawn for each size.
     """
     for s, d in sizes:
         beta = float(0.1 + 2 * torch.rand(()))
@@ -37,13 +51,21 @@ def dense_hopfield_is_attention(
         new = memory.step(x)
         weights = torch.stack([torch.exp(steepness * beta * (x @ p)) for p in patterns])
         attended = torch.stack([w[:, None] * p for w, p in zip(weights, patterns, strict=True)])
-        yield equals(new, attended.sum(0) / weights.sum(0)[:, None], s=s, d=d)
+        mean = attended.sum(0) / weights.sum(0)[:, None]
+        yield equals("step, against a loop", new, mean, s=s, d=d)
+        energy = memory.energy(x)
+        sums = sum(torch.exp(beta * (x @ p)) for p in patterns)
+        largest = max(float(p @ p) for p in patterns)
+        terms = -torch.as_tensor(sums).log() / beta + (x * x).sum(1) / 2
+        formula = terms + math.log(s) / beta + largest / 2
+        yield equals("energy, against its formula", energy, formula, s=s, d=d)
         x.requires_grad_()
         (gradient,) = torch.autograd.grad(memory.energy(x).sum(), x)
-        yield equals(new, x - sign * gradient, s=s, d=d)
+        yield equals("step, against the gradient", new, x - sign * gradient, s=s, d=d)
         moved = (new - x).square().sum(1)
-        yield at_most(memory.energy(new), memory.energy(x) - sign * moved / 2, s=s, d=d)
-        yield at_least(memory.energy(x), 0.0, s=s, d=d)
+        after = memory.energy(new)
+        yield at_most("energy after the step", after, energy - sign * moved / 2, s=s, d=d)
+        yield at_least("energy", energy, 0.0, s=s, d=d)
 
 
 dense_hopfield_is_attention.foil("the scale of attention is the inverse temperature", steepness=2.0)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_least, claim, equals
-from vademecum.connectionism import perceptron_loss, perceptron_path
+from vademecum.connectionism import perceptron_loss
+from vademecum.connectionism.claims.perceptron import first_updates
 
 
 @claim(
@@ -53,7 +54,7 @@ def perceptron_sgd(
             descent.step()
             if not torch.equal(theta.detach(), iterates[-1]):
                 iterates.append(theta.detach().clone())
-        path = perceptron_path(x, y, max_updates=len(iterates) - 1).weights
+        path = first_updates(x, y, len(iterates) - 1).weights
         yield equals("updates of the rule", len(path) - 1, len(iterates) - 1, d=d)
         name = "weights of the rule, against those of descent"
         yield equals(name, path, torch.stack(iterates)[: len(path)], d=d)

@@ -79,11 +79,11 @@ def perceptron_span(
         y[:2] = torch.tensor([1, -1])
         inside = torch.randint(-3, 4, (n,)) @ x
         inside[-1] = start
-        path = perceptron_path(x, y, theta0=inside, max_updates=1000)
+        path = perceptron_path(x, y, theta0=inside)
         ranks = [rational_rank([*x.tolist(), w]) for w in path.weights.tolist()]
         yield equals("rank of the examples and the weights", ranks, n, d=d)
 
-        path = perceptron_path(x, y, max_updates=1000)
+        path = perceptron_path(x, y)
         made, visits = dual_rule(x @ x.T, y)
         mistakes = torch.bincount(torch.tensor(made), minlength=n)
         alpha = mistakes if count == "mistakes" else visits

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_most, claim, equals
-from vademecum.connectionism.claims.hopfield import all_states
-from vademecum.connectionism.hopfield import HopfieldNetwork
+from vademecum.connectionism import HopfieldNetwork
+from vademecum.connectionism.claims.hopfield import all_states, settled, swept
 
 
 def random_couplings(n: int, *, symmetry: int = 1, size: int = 3) -> tuple[Tensor, Tensor]:
@@ -37,6 +37,8 @@ def asynchronous_steps(w: Tensor, theta: Tensor, x: Tensor, sweeps: int):
     sources=("B-065", "B-067", "C-022", "C-023", "E-075"),
     budget=1.0,
     full={"sizes": (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)},
+    short=r"W = W^\top,\ w_{ii} \ge 0 \implies \Delta E ="
+    r" -\Delta x_i (h_i - w_{ii} x_i + \theta_i) \le 0",
 )
 def hopfield_energy(
     half: float = 0.5,
@@ -62,6 +64,12 @@ def hopfield_energy(
 
     *Check.* All states of random networks with integer couplings, in exact arithmetic: each single
     update; the end states of `retrieve` against the minima found by enumeration.
+
+    Knobs:
+        half: The factor of $\sum_{i \ne j} w_{ij} x_i x_j$ in the energy, up to the sign.
+        symmetry: The factor between $W^\top$ and $W$, 1 or -1.
+        selves: The self-couplings $w_{ii}$ that are tried.
+        sizes: The numbers of units of random networks.
     """
     pair = torch.tensor([[0.0, 1.0], [symmetry, 0.0]]), torch.tensor([1.5, 0.0])
     networks = [pair, *(random_couplings(n, symmetry=symmetry) for n in sizes)]
@@ -73,34 +81,49 @@ def hopfield_energy(
             coupled = w + own * torch.eye(n)
             for i, x, new, field in asynchronous_steps(coupled, theta, states, sweeps=3):
                 change = energies[code(new)] - energies[code(x)]
-                yield at_most(change, 0.0, tol=0.0, n=n)
+                at = {"n": n, "own": own}
+                yield at_most("change of the energy", change, 0.0, tol=0.0, **at)
                 others = field - own * x[:, i]
-                yield equals(change, -(new - x)[:, i] * others, tol=0.0, n=n)
+                formula = -(new - x)[:, i] * others
+                yield equals("change, against its formula", change, formula, tol=0.0, **at)
             net = HopfieldNetwork(weights=coupled, theta=theta)
-            end = net.retrieve(states, max_iter=2**n, trajectory=True)
-            yield equals(net.energy(states) + own * n / 2, energies, tol=0.0, n=n)
-            yield at_most(end.energies, end.energies.cummin(0).values, tol=0.0, n=n)
-            yield equals(end.period, 1, n=n)
+            end, energy = settled(net, states, 2**n), net.energy(states) + own * n / 2
+            yield equals("energy of the network", energy, energies, tol=0.0, n=n, own=own)
+            before = end.energies.cummin(0).values
+            yield at_most("energy along retrieval", end.energies, before, tol=0.0, n=n, own=own)
+            yield equals("period of the end", end.period, 1, n=n, own=own)
             if own == 0:
                 reached = torch.zeros(2**n, dtype=torch.bool)
-                yield equals(reached.index_fill(0, code(end.states), True), minimum.all(0), n=n)
+                reached = reached.index_fill(0, code(end.states), True)
+                yield equals(
+                    "states that are ends, all of them minima", reached, minimum.all(0), n=n
+                )
 
 
 hopfield_energy.erratum(
     "B-067",
-    printed=r"$E=-\sum_{i,j=1}^n\theta_{ij}x_ix_j-\sum_{i=1}^n\theta_{i0}x_i$",
+    printed=r"$=-\sum_{i,j=1}^n\theta_{ij}x_ix_j-\sum_{i=1}^n\theta_{i0}x_i$",
     right=r"$E=-\frac12\sum_{i,j=1}^n\theta_{ij}x_ix_j-\sum_{i=1}^n\theta_{i0}x_i$",
-    why=r"the printed function changes by $-\Delta x_i(2h_i+\theta_{i0})$ while the update follows "
-    r"$h_i+\theta_{i0}$: with $\theta_{12}=1$, $\theta_{10}=1.5$ the first unit of the state "
-    r"$(-1,-1)$ flips, and the printed value rises by 1",
-    weight="hard",
+    why=r"as scanned: the $\frac12$ (or a sum over $i<j$) is missing; the scan lost the left side "
+    r"of this line, so it may have lost the fraction too (sheets C and E print $-\frac12$); the "
+    r"function as scanned changes by $-\Delta x_i(2h_i+\theta_{i0})$ while the update follows "
+    r"$h_i+\theta_{i0}$: with $\theta_{12}=1$, $\theta_{10}=1.5$, state $(-1,-1)$ the first unit "
+    "flips and the value rises by 1",
+    weight="scan",
+    refuted_by="change of the energy",
     half=1.0,
 )
 hopfield_energy.foil("antisymmetric couplings have no such energy", symmetry=-1)
 hopfield_energy.foil("negative self-couplings make units flip uphill", selves=(-20,))
 
 
-@claim(by="exhaustion", sources=("C-024",), budget=0.5)
+@claim(
+    by="sampling",
+    sources=("C-024",),
+    budget=0.5,
+    short=r"w_{ii} > \textstyle\sum_{j \ne i} |w_{ij}| + |b_i|\ \forall i"
+    r" \implies \text{all } 2^n \text{ states are fixed}",
+)
 def hopfield_self_coupling(
     sign: int = 1, remaining: float = 0.0, sizes: tuple[int, ...] = (1, 2, 5, 8)
 ):
@@ -111,19 +134,25 @@ def hopfield_self_coupling(
     unit's next state does not depend on its present one.
 
     *Check.* All states of random networks with integer couplings.
+
+    Knobs:
+        sign: The sign of the strong self-couplings.
+        remaining: The self-coupling that is left where there should be none.
+        sizes: The numbers of units of the networks.
     """
     for n in sizes:
         w, b = random_couplings(n)
         x = all_states(n).double()
         strong = w + sign * torch.diag(1 + w.abs().sum(1) + b.abs())
         for mode in ("asynchronous", "synchronous"):
-            end = HopfieldNetwork(weights=strong, theta=-b).retrieve(x, mode=mode, max_iter=1)
-            yield equals(end.states, x, tol=0.0, n=n)
+            end = swept(HopfieldNetwork(weights=strong, theta=-b), x, mode)
+            yield equals("states, a sweep later", end, x, tol=0.0, n=n, mode=mode)
         net = HopfieldNetwork(weights=w + remaining * torch.eye(n), theta=-b)
         for i in range(n):
             flipped = x.clone()
             flipped[:, i] *= -1
-            yield equals(net.fields(flipped)[:, i], net.fields(x)[:, i], tol=0.0, n=n)
+            after, before = net.fields(flipped)[:, i], net.fields(x)[:, i]
+            yield equals("field of a unit that was flipped", after, before, tol=0.0, n=n)
 
 
 hopfield_self_coupling.foil("with a large negative diagonal no state is fixed", sign=-1)
@@ -147,7 +176,12 @@ def period_by_tables(w: Tensor, theta: Tensor) -> Tensor:
     return torch.tensor(periods)
 
 
-@claim(by="sampling", sources=("B-066", "C-023", "E-075"), budget=0.5)
+@claim(
+    by="sampling",
+    sources=("B-066", "C-023", "E-075"),
+    budget=0.5,
+    short=r"W = W^\top \implies \text{synchronous updates end in a cycle of length 1 or 2}",
+)
 def hopfield_synchronous_cycles(
     longest: int = 2, symmetry: int = 1, sizes: tuple[int, ...] = (2, 3, 5, 7)
 ):
@@ -166,29 +200,39 @@ def hopfield_synchronous_cycles(
 
     *Check.* All states of random networks with integer couplings and any diagonal; a bias of
     $\pm\frac12$ sends the ties to $\pm1$. Periods against a table of successors.
+
+    Knobs:
+        longest: The longest period that is said to occur.
+        symmetry: The factor between $W^\top$ and $W$, 1 or -1.
+        sizes: The numbers of units of random networks.
     """
     pair = HopfieldNetwork(weights=torch.tensor([[0.0, 1.0], [symmetry, 0.0]]))
-    period = pair.retrieve(torch.tensor([1, -1]), mode="synchronous").period
-    yield at_most(period, longest, n=2)
-    yield equals(period, 2, n=2)
+    period = settled(pair, torch.tensor([1, -1]), 16, "synchronous").period
+    yield at_most("period of two friendly units", period, longest)
+    yield equals("period of two friendly units", period, 2)
     against = HopfieldNetwork(weights=torch.tensor([[0.0, -1.0], [-1.0, 0.0]]))
-    yield equals(against.retrieve(torch.tensor([1, 1]), mode="synchronous").period, 2, n=2)
+    period = settled(against, torch.tensor([1, 1]), 16, "synchronous").period
+    yield equals("period of two hostile units", period, 2)
     turning = HopfieldNetwork(weights=torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
-    yield equals(turning.retrieve(all_states(2), mode="synchronous").period, 4, n=2)
+    period = settled(turning, all_states(2), 16, "synchronous").period
+    yield equals("period without symmetry", period, 4)
     for n in sizes:
         w, theta = random_couplings(n, symmetry=symmetry)
         w += torch.diag(torch.randint(-3, 4, (n,)).double())
         for tie in (-0.5, 0.0, 0.5):
-            net = HopfieldNetwork(weights=w, theta=theta + tie)
+            net, at = HopfieldNetwork(weights=w, theta=theta + tie), {"n": n, "tie": tie}
             x = all_states(n)
-            period = net.retrieve(x, mode="synchronous", max_iter=4 * 2**n).period
-            yield equals(period, period_by_tables(w, theta + tie), n=n)
-            yield at_most(period, longest, n=n)
+            end = settled(net, x, 4 * 2**n, "synchronous")
+            yield equals(
+                "periods, against a table", end.period, period_by_tables(w, theta + tie), **at
+            )
+            yield at_most("periods", end.period, longest, **at)
             chain = [x.double()]
             for _ in range(5):
-                chain.append(net.retrieve(chain[-1], mode="synchronous", max_iter=1).states)
+                chain.append(swept(net, chain[-1], "synchronous"))
             two_step = [-(y * (z @ w)).sum(1) - (y + z) @ (theta + tie) for y, z in pairwise(chain)]
-            yield at_most(torch.stack(two_step).diff(dim=0), 0.0, tol=0.0, n=n)
+            change = torch.stack(two_step).diff(dim=0)
+            yield at_most("change of the two-step energy", change, 0.0, tol=0.0, **at)
 
 
 hopfield_synchronous_cycles.foil("synchronous updates do not always converge", longest=1)

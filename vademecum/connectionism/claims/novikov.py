@@ -8,7 +8,14 @@ from torch import Tensor
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism import Perceptron, perceptron_path
 from vademecum.connectionism import novikov_bound as bound
-from vademecum.connectionism.claims.perceptron import ORDERS, RULES, Rule, separated, unseparated
+from vademecum.connectionism.claims.perceptron import (
+    ORDERS,
+    RULES,
+    Rule,
+    first_updates,
+    separated,
+    unseparated,
+)
 
 
 @claim(
@@ -42,7 +49,7 @@ def perceptron_norm_growth(
     for x, y in cases:
         radius = float((x**2).sum(1).max()) ** 0.5
         for order in ORDERS:
-            path = perceptron_path(x, y, order=order, mistake=RULES[rule], max_iter=updates)
+            path = first_updates(x, y, updates, order=order, mistake=RULES[rule])
             squares = (x[path.examples] ** 2).sum(1)
             norm2, at = (path.weights[1:] ** 2).sum(1), {"d": x.shape[1], "order": order}
             yield at_most(r"$\|\theta^s\|^2$", norm2, squares.cumsum(0), **at)
@@ -50,7 +57,7 @@ def perceptron_norm_growth(
             yield at_most(r"$\|\theta^s\|$", norm2.double().sqrt(), radius * s**power, **at)
     for d in (2, 5, 20):
         x, y = torch.eye(d), torch.where(torch.rand(d) < 0.5, 1.0, -1.0)
-        path = perceptron_path(x, y, mistake=RULES[rule], max_updates=updates)
+        path = first_updates(x, y, updates, mistake=RULES[rule])
         lengths, s = path.weights[1 : d + 1].norm(dim=1), torch.arange(1.0, d + 1)
         yield at_most(r"$\|\theta^s\|$ for orthonormal examples", lengths, s**power, d=d)
         integral = perceptron_path(torch.diag(torch.arange(1, d + 1)), y).weights

@@ -1,13 +1,15 @@
 """What the course claims of the perceptron rule."""
 
+import warnings
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.connectionism import Perceptron, augment, perceptron_path
+from vademecum.connectionism import Perceptron, PerceptronPath, augment, perceptron_path
 
 Rule = Literal["a tie is a mistake", "a tie is right", "every example"]
 RULES: dict[Rule, Callable[[Tensor], Tensor]] = {
@@ -37,6 +39,13 @@ def unseparated(n: int, d: int) -> tuple[Tensor, Tensor]:
     y = torch.randint(0, 2, (n,)) * 2 - 1
     y[:2] = torch.tensor([1, -1])
     return x, y
+
+
+def first_updates(x: Tensor, y: Tensor, updates: int, **options: Any) -> PerceptronPath:
+    """A run that is cut off after some updates: without separability there is no end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return perceptron_path(x, y, max_updates=updates, **options)
 
 
 def by_hand(x: Tensor, y: Tensor) -> tuple[int, list[int]]:
@@ -151,7 +160,7 @@ def perceptron_obtuse_updates(
     for d in (1, 2, 5):
         for x, y in (unseparated(n, d), separated(n, d)[:2]):
             for order in ORDERS:
-                path = perceptron_path(x, y, order=order, mistake=RULES[rule], max_updates=updates)
+                path = first_updates(x, y, updates, order=order, mistake=RULES[rule])
                 before, at = path.weights[:-1], {"d": d, "order": order}
                 inner = (path.weights.diff(dim=0) * before).sum(1)
                 yield at_most(r"$\langle \Delta\theta, \theta \rangle$", inner, most, **at)

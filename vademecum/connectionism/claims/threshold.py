@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_most, claim, equals, integers
-from vademecum.connectionism import Perceptron, augment, perceptron_path, signed_distance
+from vademecum.connectionism import Perceptron, augment, signed_distance
+from vademecum.connectionism.claims.perceptron import first_updates
 
 
 def unit(w: Tensor, b: float) -> Perceptron:
@@ -151,7 +152,7 @@ def bias_absorption(conventions: tuple[tuple[int, int], ...] = ((1, 1), (-1, -1)
             values = augment(x, constant) @ torch.cat([w, torch.tensor([b])])
             yield equals("augmented unit", values, x @ w + sign * b, d=d, constant=constant)
             y = torch.where(torch.rand(20) < 0.5, 1.0, -1.0)
-            tilde = perceptron_path(augment(x, constant), y, max_iter=100).weights
+            tilde = first_updates(augment(x, constant), y, 100).weights
             w, b, run, start = torch.zeros(d), 0.0, [torch.zeros(d + 1)], 0
             while len(run) < len(tilde):
                 i, start = start % 20, start + 1
