@@ -210,7 +210,7 @@ def cover_shattering(independent: bool = True, bias: bool = False, most: int = 2
                 x[1] = 2 * x[0]
             every = torch.tensor(list(product((-1, 1), repeat=s)))
             realised = sum(separable(x, y, bias=False).separable for y in every)
-            yield equals("labellings of few points", realised, 2**s, s=s, n=n)
+            yield equals("labellings of at most $n$ points", realised, 2**s, s=s, n=n)
 
         for lifted in (False, True):
             x = integer_points(n + 1 + lifted, n)

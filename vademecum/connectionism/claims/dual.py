@@ -120,7 +120,7 @@ def _kernels(count: str):
         at = {"kernel": "Gaussian", "gamma": width}
         yield equals(r"$\alpha_i$ of the kernel perceptron", dual.alpha_, mistakes, **at)
         scores = torch.tensor(rows) @ (mistakes * y)
-        yield equals("scores", dual.decision_function(x), scores, **at)
+        yield equals("scores of the examples", dual.decision_function(x), scores, **at)
 
 
 def _fitted(x: Tensor, y: Tensor, **options: Any) -> KernelPerceptron:

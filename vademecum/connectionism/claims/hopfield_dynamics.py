@@ -81,17 +81,19 @@ def hopfield_energy(
             coupled = w + own * torch.eye(n)
             for i, x, new, field in asynchronous_steps(coupled, theta, states, sweeps=3):
                 change = energies[code(new)] - energies[code(x)]
-                at = {"n": n, "own": own}
+                at = {"n": n, "self_coupling": own}
                 yield at_most("change of the energy", change, 0.0, tol=0.0, **at)
                 others = field - own * x[:, i]
                 formula = -(new - x)[:, i] * others
-                yield equals("change, against its formula", change, formula, tol=0.0, **at)
+                yield equals(
+                    "change of the energy, against its formula", change, formula, tol=0.0, **at
+                )
             net = HopfieldNetwork(weights=coupled, theta=theta)
             end, energy = settled(net, states, 2**n), net.energy(states) + own * n / 2
-            yield equals("energy of the network", energy, energies, tol=0.0, n=n, own=own)
+            yield equals("energy of the network", energy, energies, tol=0.0, **at)
             before = end.energies.cummin(0).values
-            yield at_most("energy along retrieval", end.energies, before, tol=0.0, n=n, own=own)
-            yield equals("period of the end", end.period, 1, n=n, own=own)
+            yield at_most("energy along retrieval", end.energies, before, tol=0.0, **at)
+            yield equals("period of the end", end.period, 1, **at)
             if own == 0:
                 reached = torch.zeros(2**n, dtype=torch.bool)
                 reached = reached.index_fill(0, code(end.states), True)
@@ -224,9 +226,12 @@ def hopfield_synchronous_cycles(
             x = all_states(n)
             end = settled(net, x, 4 * 2**n, "synchronous")
             yield equals(
-                "periods, against a table", end.period, period_by_tables(w, theta + tie), **at
+                "period of a random network, against a table",
+                end.period,
+                period_by_tables(w, theta + tie),
+                **at,
             )
-            yield at_most("periods", end.period, longest, **at)
+            yield at_most("period of a random network", end.period, longest, **at)
             chain = [x.double()]
             for _ in range(5):
                 chain.append(swept(net, chain[-1], "synchronous"))

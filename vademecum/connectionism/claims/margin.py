@@ -171,8 +171,10 @@ def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n
         v, near, far = found.point, found.weights, found.others
         square = v @ v
         yield equals("shortest vector", v, near @ p - far @ q, d=d)
-        yield equals("sums of its weights", torch.stack([near.sum(), far.sum()]), 1.0, d=d)
-        yield at_least("its weights", torch.cat([near, far]), 0.0, d=d)
+        yield equals(
+            "sums of the weights of its ends", torch.stack([near.sum(), far.sum()]), 1.0, d=d
+        )
+        yield at_least("weights of its ends", torch.cat([near, far]), 0.0, d=d)
         beyond = (p @ v)[:, None] - q @ v
         yield at_least(r"$\langle v, p - q \rangle$", beyond, square, d=d)
         w, b = classifier(x, y)

@@ -169,7 +169,8 @@ def novikov_bound(power: float = 2.0, start: int = 0, sets: int = 4, n: int = 30
             if d <= 2:
                 z = torch.cat([y[:, None] * x, torch.zeros(n, 2 - d)], 1)[:, :2]
                 best = radius2 / largest_margin_in_the_plane(z) ** 2
-                yield equals("the same, relative to plane geometry", least / best, 1.0, d=d)
+                name = "bound by the best separator, relative to plane geometry"
+                yield equals(name, least / best, 1.0, d=d)
             for order in ORDERS:
                 updates = len(perceptron_path(x, y, order=order).examples)
                 most = radius2 * int(v @ v)
@@ -185,14 +186,18 @@ def novikov_bound(power: float = 2.0, start: int = 0, sets: int = 4, n: int = 30
         y = torch.where(torch.rand(d) < 0.5, 1, -1)
         updates = len(perceptron_path(torch.eye(d), y).examples)
         most = bound(torch.eye(d), y) ** (power / 2)
-        yield equals("updates on orthonormal examples", updates, d, d=d)
-        yield equals("bound for orthonormal examples", most, float(d), d=d)
+        yield equals("updates on orthonormal examples", updates, most, d=d)
+        yield equals("updates, one for each orthonormal example", updates, d, d=d)
     one = torch.ones(1, 1, dtype=torch.int64), torch.ones(1, dtype=torch.int64)
     path = perceptron_path(*one, theta0=torch.tensor([start]))
     yield at_most("updates on the single example 1", len(path.examples), 1, start=start)
 
 
-novikov_bound.foil(r"$R / \gamma$ without the square", power=1.0)
+novikov_bound.foil(
+    r"$R / \gamma$ without the square, broken by two orthonormal examples",
+    refuted_by="updates on orthonormal examples",
+    power=1.0,
+)
 novikov_bound.erratum(
     "C-015",
     printed=r"$\exists w,\|w\|=1$ with $\gamma[w](S)=\gamma>0\Rightarrow\dots\Rightarrow "

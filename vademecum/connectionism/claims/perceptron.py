@@ -78,6 +78,9 @@ def perceptron_update(rule: Rule = "a tie is a mistake", step: int = 1, n: int =
     data the cyclic rule ends without errors, after at most $\|\theta^*\|^2 R^2$ updates if
     $y \langle x, \theta^* \rangle \ge 1$ and $\|x\| \le R$ for all examples.
 
+    *Check.* First the three points $(1, 0)$ and $(0, 1)$ with $y = 1$ and $(-1, -1)$ with $y = -1$,
+    which 2 updates separate; then random integer points, against the rule in Python's integers.
+
     Knobs:
         rule: Which examples call for an update.
         step: The factor of $y x$ that an update is said to add to the weights.
@@ -85,7 +88,7 @@ def perceptron_update(rule: Rule = "a tie is a mistake", step: int = 1, n: int =
     """
     three = torch.tensor([[1, 0], [0, 1], [-1, -1]]), torch.tensor([1, 1, -1])
     path = perceptron_path(*three, mistake=RULES[rule])
-    yield equals("updates on $(1, 0), (0, 1), -(-1, -1)$", len(path.examples), 2)
+    yield equals("updates on the three points", len(path.examples), 2)
     for d in (1, 2, 4):
         x, y, v = separated(n, d)
         for bias in (0, 1):

@@ -106,7 +106,7 @@ def sparse_patterns(exactly: bool = True, draws: int = 4000):
     for n in range(2, 9):
         for r in range(1, n):
             x = _patterns(n, r, fewest=r if exactly else 0)
-            yield equals("patterns", len(x), math.comb(n, r), n=n, r=r)
+            yield equals("patterns with $r$ active units", len(x), math.comb(n, r), n=n, r=r)
             x = x[x.any(1)]
             memory = WillshawMemory(len(x) * n, n)
             cues = torch.block_diag(*x[:, None].int())
