@@ -63,6 +63,13 @@ def test_a_state_at_rest_has_no_flips():
     assert draw_hopfield_flips(flips).axes[0].get_title() == "0 flips, at rest"
 
 
+def test_the_start_is_left_as_it_was():
+    state = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0])
+    flips = hopfield_flips(HopfieldNetwork(torch.ones(1, 5)), state)
+    assert len(flips.units) == 2
+    assert state.tolist() == [1.0, -1.0, 1.0, 1.0, -1.0]
+
+
 def test_what_is_cut_short_says_so():
     ring = HopfieldNetwork(weights=torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))  # never at rest
     with pytest.warns(ConvergenceWarning, match="max_iter=3 reached: . units would still flip"):

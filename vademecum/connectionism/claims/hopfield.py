@@ -1,11 +1,9 @@
 """What the course claims of Hopfield networks as memories."""
 
-import warnings
 from collections.abc import Callable
 from typing import Literal
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.claims import claim, equals
@@ -17,18 +15,11 @@ def all_states(n: int) -> Tensor:
     return 2 * (torch.arange(2**n)[:, None] >> torch.arange(n) & 1) - 1
 
 
-def swept(net: HopfieldNetwork, states: Tensor, mode: str = "asynchronous") -> Tensor:
-    """The states after each unit has been visited once, wherever that leads."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return net.retrieve(states, mode=mode, max_sweeps=1).states
-
-
 def settled(
     net: HopfieldNetwork, states: Tensor, sweeps: int, mode: str = "asynchronous"
 ) -> Retrieval:
     """The dynamics until they repeat themselves, with all energies on the way."""
-    return net.retrieve(states, mode=mode, max_sweeps=sweeps, trajectory=True)
+    return net.retrieve(states, mode=mode, max_iter=sweeps, trajectory=True)
 
 
 def hadamard(n: int) -> Tensor:
@@ -81,10 +72,10 @@ def hopfield_network(
     patterns = 2 * torch.randint(2, (s, n)) - 1
     wrong = torch.rand(s, n).argsort(1) < flips
     net = couple(patterns)
-    end = swept(net, torch.where(wrong, -patterns, patterns))
+    end = net.step(torch.where(wrong, -patterns, patterns))
     target = patterns.double()
     yield equals("states after one sweep", end, target, tol=0.0, n=n, s=s)
-    yield equals("stored patterns, a sweep later", swept(net, patterns), target, tol=0.0, n=n, s=s)
+    yield equals("stored patterns, a sweep later", net.step(patterns), target, tol=0.0, n=n, s=s)
 
     orthogonal = hadamard(8)[:3]
     end = couple(orthogonal).retrieve(orthogonal)
@@ -241,7 +232,7 @@ def hopfield_single_pattern(
             target = (sides[:, None] * x)[clear].double()
             for tie in (-0.5, 0.0, 0.5):
                 net = HopfieldNetwork(x[None], theta=torch.full((n,), tie / n))
-                end = swept(net, states[clear], "synchronous")
+                end = net.step(states[clear], mode="synchronous")
                 yield equals("states after one sweep", end, target, tol=0.0, n=n, tie=tie)
             fields = n * HopfieldNetwork(x[None]).fields(states)
             for side in (1, -1):

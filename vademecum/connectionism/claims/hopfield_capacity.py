@@ -150,7 +150,7 @@ def _by_perceptrons(patterns: Tensor, epochs: int) -> HopfieldNetwork:
     """A network whose units learn by the perceptron rule, which beyond capacity has no end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return HopfieldNetwork(patterns, rule="perceptron", max_epochs=epochs)
+        return HopfieldNetwork(patterns, rule="perceptron", max_iter=epochs)
 
 
 hopfield_optimal_capacity.foil("Hebb's limit is not that of optimal couplings", limit=0.138)

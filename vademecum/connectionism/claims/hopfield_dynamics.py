@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_most, claim, equals
-from vademecum.connectionism import HopfieldNetwork
-from vademecum.connectionism.claims.hopfield import all_states, settled, swept
+from vademecum.connectionism import HopfieldNetwork, hopfield_flips
+from vademecum.connectionism.claims.hopfield import all_states, settled
 
 
 def random_couplings(n: int, *, symmetry: int = 1, size: int = 3) -> tuple[Tensor, Tensor]:
@@ -30,6 +30,16 @@ def asynchronous_steps(w: Tensor, theta: Tensor, x: Tensor, sweeps: int):
             new[:, i] = torch.where(field == 0, x[:, i], field.sign())
             yield i, x, new, field
             x = new
+
+
+def flipped_units(w: Tensor, theta: Tensor, x: Tensor, sweeps: int) -> list[int]:
+    """The units that flip, visited from the first to the last again and again."""
+    x, flipped = x.clone(), []
+    for i in [*range(len(w))] * sweeps:
+        if x[i] * (w[i] @ x + theta[i]) < 0:
+            x[i] *= -1
+            flipped.append(i)
+    return flipped
 
 
 @claim(
@@ -63,7 +73,8 @@ def hopfield_energy(
     lowers $E$, and there are finitely many states. (Hopfield, 1982.)
 
     *Check.* All states of random networks with integer couplings, in exact arithmetic: each single
-    update; the end states of `retrieve` against the minima found by enumeration.
+    update; the end states of `retrieve` against the minima found by enumeration; the flips of
+    a longest run, one by one, each of which lowers $E$ by at least 1 where fields are half-integers.
 
     Knobs:
         half: The factor of $\sum_{i \ne j} w_{ij} x_i x_j$ in the energy, up to the sign.
@@ -94,6 +105,14 @@ def hopfield_energy(
             before = end.energies.cummin(0).values
             yield at_most("energy along retrieval", end.energies, before, tol=0.0, **at)
             yield equals("period of the end", end.period, 1, **at)
+            x = states[int(end.n_iter.argmax())]
+            path = hopfield_flips(net, x, order="fixed")
+            units = flipped_units(coupled, theta, x, 2**n)
+            yield equals("flips, one by one", len(path.units), len(units), **at)
+            along = energies[code(path.states())] - own * n / 2
+            yield equals("energy flip by flip", path.energies, along, tol=0.0, **at)
+            if units:
+                yield at_most("change of the energy at a flip", path.energies.diff(), -1.0, **at)
             if own == 0:
                 reached = torch.zeros(2**n, dtype=torch.bool)
                 reached = reached.index_fill(0, code(end.states), True)
@@ -147,7 +166,7 @@ def hopfield_self_coupling(
         x = all_states(n).double()
         strong = w + sign * torch.diag(1 + w.abs().sum(1) + b.abs())
         for mode in ("asynchronous", "synchronous"):
-            end = swept(HopfieldNetwork(weights=strong, theta=-b), x, mode)
+            end = HopfieldNetwork(weights=strong, theta=-b).step(x, mode=mode)
             yield equals("states, a sweep later", end, x, tol=0.0, n=n, mode=mode)
         net = HopfieldNetwork(weights=w + remaining * torch.eye(n), theta=-b)
         for i in range(n):
@@ -234,7 +253,7 @@ def hopfield_synchronous_cycles(
             yield at_most("period of a random network", end.period, longest, **at)
             chain = [x.double()]
             for _ in range(5):
-                chain.append(swept(net, chain[-1], "synchronous"))
+                chain.append(net.step(chain[-1], mode="synchronous"))
             two_step = [-(y * (z @ w)).sum(1) - (y + z) @ (theta + tie) for y, z in pairwise(chain)]
             change = torch.stack(two_step).diff(dim=0)
             yield at_most("change of the two-step energy", change, 0.0, tol=0.0, **at)

@@ -82,7 +82,8 @@ def turing_a_type(
         successor = _successors(machine.sources.tolist())
         after = _ticks(machine, states, unit, clock).long() @ (1 << torch.arange(n))
         yield equals("state a tick later, as a number", after, torch.tensor(successor)[codes], N=n)
-        preperiod, period = machine.cycle(states)
+        found = machine.cycle(states)
+        preperiod, period = found.preperiod, found.period
         walked = torch.tensor([_walk(successor, code) for code in codes.tolist()])
         yield equals("pre-period and period", torch.stack([preperiod, period], 1), walked, N=n)
         yield at_most("pre-period plus period", preperiod + period, 2**n, N=n)

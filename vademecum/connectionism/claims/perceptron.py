@@ -45,7 +45,7 @@ def first_updates(x: Tensor, y: Tensor, updates: int, **options: Any) -> Percept
     """A run that is cut off after some updates: without separability there is no end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return perceptron_path(x, y, max_updates=updates, **options)
+        return perceptron_path(x, y, max_iter=updates, **options)
 
 
 def by_hand(x: Tensor, y: Tensor) -> tuple[int, list[int]]:

@@ -88,7 +88,7 @@ def hopfield_flips(
     choice("order", order, ("random", "fixed"))
     whole("max_iter", max_iter, low=1)
     n, device = network.n, network.a.device
-    x = signs("state", state, ndim=1, width=n).to(network.a)
+    x = signs("state", state, ndim=1, width=n).to(network.a, copy=True)
     start, units, visits, energies = x.clone(), [], [], [network.energy(x)]
     wrong = x * network.fields(x) < 0
     sweep = 0
