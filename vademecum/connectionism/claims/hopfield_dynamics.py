@@ -74,7 +74,7 @@ def hopfield_energy(
 
     *Check.* All states of random networks with integer couplings, in exact arithmetic: each single
     update; the end states of `retrieve` against the minima found by enumeration; the flips of
-    a longest run, one by one, each of which lowers $E$ by at least 1 where fields are half-integers.
+    a longest run, one by one: fields are half-integers, so each lowers $E$ by at least 1.
 
     Knobs:
         half: The factor of $\sum_{i \ne j} w_{ij} x_i x_j$ in the energy, up to the sign.
