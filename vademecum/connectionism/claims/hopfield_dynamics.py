@@ -89,36 +89,37 @@ def hopfield_energy(
         energies = -half * (states @ w * states).sum(1) - states @ theta
         minimum = torch.stack([energies[code(states) ^ (1 << i)] >= energies for i in range(n)])
         for own in selves:
-            coupled = w + own * torch.eye(n)
+            at, coupled = {"n": n, "self_coupling": own}, w + own * torch.eye(n)
             for i, x, new, field in asynchronous_steps(coupled, theta, states, sweeps=3):
                 change = energies[code(new)] - energies[code(x)]
-                at = {"n": n, "self_coupling": own}
                 yield at_most("change of the energy", change, 0.0, tol=0.0, **at)
-                others = field - own * x[:, i]
-                formula = -(new - x)[:, i] * others
-                yield equals(
-                    "change of the energy, against its formula", change, formula, tol=0.0, **at
-                )
+                formula = -(new - x)[:, i] * (field - own * x[:, i])
+                name = "change of the energy, against its formula"
+                yield equals(name, change, formula, tol=0.0, **at)
             net = HopfieldNetwork(weights=coupled, theta=theta)
-            end, energy = settled(net, states, 2**n), net.energy(states) + own * n / 2
+            energy = net.energy(states) + own * n / 2
             yield equals("energy of the network", energy, energies, tol=0.0, **at)
-            before = end.energies.cummin(0).values
-            yield at_most("energy along retrieval", end.energies, before, tol=0.0, **at)
-            yield equals("period of the end", end.period, 1, **at)
-            x = states[int(end.n_iter.argmax())]
-            path = hopfield_flips(net, x, order="fixed")
-            units = flipped_units(coupled, theta, x, 2**n)
-            yield equals("flips, one by one", len(path.units), len(units), **at)
-            along = energies[code(path.states())] - own * n / 2
-            yield equals("energy flip by flip", path.energies, along, tol=0.0, **at)
-            if units:
-                yield at_most("change of the energy at a flip", path.energies.diff(), -1.0, **at)
-            if own == 0:
-                reached = torch.zeros(2**n, dtype=torch.bool)
-                reached = reached.index_fill(0, code(end.states), True)
-                yield equals(
-                    "states that are ends, all of them minima", reached, minimum.all(0), n=n
-                )
+            yield from _descent(net, states, at)
+        ends = settled(HopfieldNetwork(weights=w, theta=theta), states, 2**n).states
+        reached = torch.zeros(2**n, dtype=torch.bool).index_fill(0, code(ends), True)
+        yield equals("states where runs end: the minima", reached, minimum.all(0), n=n)
+
+
+def _descent(net: HopfieldNetwork, states: Tensor, at: dict[str, int]):
+    """Retrieval from all states, and one of the longest runs flip by flip."""
+    end = settled(net, states, len(states))
+    assert end.energies is not None
+    lowest = end.energies.cummin(0).values
+    yield at_most("energy along retrieval", end.energies, lowest, tol=0.0, **at)
+    yield equals("period of the end", end.period, 1, **at)
+    x = states[int(end.n_iter.argmax())]
+    path = hopfield_flips(net, x, order="fixed")
+    units = flipped_units(net.weights, net.theta, x, len(states))
+    yield equals("flips, one by one", len(path.units), len(units), **at)
+    along = net.energy(path.states())
+    yield equals("energy flip by flip", path.energies, along, tol=0.0, **at)
+    if units:
+        yield at_most("change of the energy at a flip", path.energies.diff(), -1.0, **at)
 
 
 hopfield_energy.erratum(
