@@ -29,7 +29,7 @@ def planted(n: int, d: int = 2, gap: float = 0.1) -> tuple[Tensor, Tensor]:
     short=r"\gamma[w, b](S) = \min_{(x, y) \in S} y (\langle x, w \rangle + b) / \|w\|",
 )
 def geometric_margin(
-    formula: Callable[[Tensor, float, Tensor, Tensor], Tensor] = margin, angles: int = 720
+    formula: Callable[[Tensor, float, Tensor, Tensor], Tensor] = margin, angles: int = 240
 ):
     r"""The geometric margin, and separability with a margin.
 

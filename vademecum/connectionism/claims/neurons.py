@@ -82,11 +82,11 @@ def mcculloch_pitts(
     both = len(tables & {(0, 1, 1, 0), (1, 0, 0, 1)})
     yield equals("of XOR and XNOR, those that a unit computes", both, 0)
     x = all_bits(3)
+    hidden = torch.stack([unit(x) for unit in NormalForm(x.bool()).neurons()], dim=1)
     for table in product((0, 1), repeat=8):
         fires = torch.tensor(table)
-        units = NormalForm(x[fires == 1].bool()).neurons() or [McCullochPittsNeuron(x[-1], 4)]
-        hidden = torch.stack([unit(x) for unit in units], dim=1)
-        answer = _unit((1,) * len(units), 1, rule)(hidden)
+        chosen = hidden[:, fires == 1] if any(table) else torch.zeros_like(hidden[:, :1])
+        answer = _unit((1,) * chosen.shape[1], 1, rule)(chosen)
         yield equals("answer of a network of minterms", answer, fires, n=3)
 
 
@@ -136,15 +136,15 @@ def threshold_dnf(
     """
     for n in range(1, n_most + 1):
         x = all_bits(n)
-        for signs, theta in product(product((-1, 1), repeat=n), range(-n - 1, n + 2)):
-            sigma = torch.tensor(signs)
-            form = normal_form(sigma, theta + (selection == "more than"))
-            fires = McCullochPittsNeuron(sigma, theta)(x)
-            value = form(x) if literals == "all" else _positive(form.minterms, x)
-            yield equals("value of the formula", value, fires, n=n, theta=theta)
-            sets, inputs = len(set(form.index_sets())), _satisfying(signs, theta)
-            yield equals("minterms", sets, inputs, n=n, theta=theta)
-            yield equals("inputs that make the neuron fire", int(fires.sum()), inputs, n=n)
+        for signs in product((-1, 1), repeat=n):
+            sigma, thetas = torch.tensor(signs), range(-n - 1, n + 2)
+            forms = [normal_form(sigma, theta + (selection == "more than")) for theta in thetas]
+            fires = torch.stack([McCullochPittsNeuron(sigma, theta)(x) for theta in thetas])
+            values = [f(x) if literals == "all" else _positive(f.minterms, x) for f in forms]
+            yield equals("value of the formula", torch.stack(values), fires, n=n)
+            inputs = [_satisfying(signs, theta) for theta in thetas]
+            yield equals("minterms", [len(set(f.index_sets())) for f in forms], inputs, n=n)
+            yield equals("inputs that make the neuron fire", fires.sum(1), inputs, n=n)
 
 
 def _positive(minterms: Tensor, x: Tensor) -> Tensor:

@@ -142,7 +142,7 @@ def largest_margin_in_the_plane(z: Tensor) -> float:
     short=r"\theta^0 = 0,\ \|x\| \le R,\ \text{margin } \gamma > 0"
     r" \implies \#\text{updates} \le R^2 / \gamma^2",
 )
-def novikov_bound(power: float = 2.0, start: int = 0, sets: int = 4, n: int = 30):
+def novikov_bound(power: float = 2.0, start: int = 0, sets: int = 3, n: int = 30):
     r"""Novikov's bound on the mistakes of a perceptron.
 
     Started at $\theta^0 = 0$ on data with $\|x\| \le R$ that some unit vector separates through
