@@ -5,6 +5,7 @@ from vademecum.gradients.claims import (
     contractions,
     convolutions,
     engine,
+    forms,
     jacobians,
     layouts,
     matrix_rules,
@@ -13,6 +14,6 @@ from vademecum.gradients.claims import (
 )
 
 __all__ = [
-    "layouts", "jacobians", "vector_rules", "matrix_rules", "contractions", "subgradients",
-    "backpropagation", "engine", "convolutions",
+    "layouts", "jacobians", "vector_rules", "forms", "matrix_rules", "contractions",
+    "subgradients", "backpropagation", "engine", "convolutions",
 ]  # fmt: skip

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.claims import claim, equals
+from vademecum.claims import claim, equals, integers
 from vademecum.foundations.claims.matrix_calculus import dot
-from vademecum.gradients.claims.layouts import agree, integers, partials, tanh_layer
+from vademecum.gradients.claims.layouts import agree, partials, tanh_layer
 from vademecum.gradients.layouts import denominator_layout, numerator_layout, tensor_chain
 
 
