@@ -4,16 +4,18 @@ from vademecum.gradients.claims import (
     backpropagation,
     contractions,
     convolutions,
+    cost,
     engine,
     forms,
     jacobians,
     layouts,
     matrix_rules,
     subgradients,
+    three_passes,
     vector_rules,
 )
 
 __all__ = [
     "layouts", "jacobians", "vector_rules", "forms", "matrix_rules", "contractions",
-    "subgradients", "backpropagation", "engine", "convolutions",
+    "subgradients", "backpropagation", "three_passes", "engine", "cost", "convolutions",
 ]  # fmt: skip
