@@ -10,12 +10,13 @@ from vademecum.gradients.claims import (
     jacobians,
     layouts,
     matrix_rules,
+    rectifiers,
     subgradients,
     three_passes,
     vector_rules,
 )
 
 __all__ = [
-    "layouts", "jacobians", "vector_rules", "forms", "matrix_rules", "contractions",
+    "layouts", "jacobians", "vector_rules", "forms", "matrix_rules", "contractions", "rectifiers",
     "subgradients", "backpropagation", "three_passes", "engine", "cost", "convolutions",
 ]  # fmt: skip

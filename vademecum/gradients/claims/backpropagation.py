@@ -219,7 +219,9 @@ def error_recursion(transposed: bool = True, slope_of: int = 0):
             yield equals("gradient of the weights", linear.gradients["weight"], wanted, **place)
         assert found.input_error is not None
         wanted = complex_step(lambda a: ((run(weights, a)[-1] - y) ** 2).mean(), x)  # noqa: B023
-        yield equals("sensitivity to the input", found.input_error[0], wanted, widths=spelled(widths))
+        yield equals(
+            "sensitivity to the input", found.input_error[0], wanted, widths=spelled(widths)
+        )
 
 
 error_recursion.foil("$W^{l+1}$ is transposed", transposed=False)

@@ -137,8 +137,8 @@ def reverse_memory(
 
     Knobs:
         growth: How many more values reverse mode keeps for each further operation.
-        kept: Which values the local derivatives are taken at: each at its own, or all at the last
-            one, since no other is there any more.
+        kept: Which values the local derivatives of reverse mode are taken at: each at its own, or
+            all at the last one, since no other is there any more.
         lengths: The numbers $k$ of operations in the chains.
     """
     peaks, x = [], 0.5 + torch.rand(())  # where a sine is far from linear, and its slope from 0
@@ -146,13 +146,13 @@ def reverse_memory(
         tape, values = Tape(lambda x, k=k: sines(x, k), x), [x]
         for _ in range(k):
             values.append(values[-1].sin())
-        used = values[:-1] if kept == "all" else values[-1:] * k
-        slope = torch.stack(used).cos().prod()
+        left = values[:-1] if kept == "all" else values[-1:] * k
+        slope, stated = (torch.stack(used).cos().prod() for used in (values[:-1], left))
         push, forward = watched(tape.push)
         pull, reverse = watched(tape.pull)
         name = "derivative in {} mode, in units of the product of the local ones"
         yield equals(name.format("forward"), push.tangent / slope, 1.0, k=k)
-        yield equals(name.format("reverse"), pull.gradients[0] / slope, 1.0, k=k)
+        yield equals(name.format("reverse"), pull.gradients[0] / stated, 1.0, k=k)
         peaks.append((k, forward.most_live, push.cost.live, reverse.most_live, pull.cost.live))
     shortest = peaks[0]
     for k, *counts in peaks[1:]:

@@ -45,7 +45,7 @@ class Program(NamedTuple):
         return torch.cat([v[-1] + v[0], v[-1] * v[-2]])
 
     def adjoints(self, x: Tensor, u: Tensor, *, added: bool) -> Tensor:
-        """The adjoints of the inputs in plain arithmetic, added up over uses or the last of them."""
+        """The adjoints of the inputs in plain arithmetic: sums over uses, or the last of them."""
         v, slopes = x.tolist(), []
         for kind, (i, j) in zip(self.kinds, self.places, strict=True):
             value, partials = OPERATIONS[kind][1](v[i], v[j])
@@ -125,8 +125,8 @@ forward_mode.erratum(
     printed="For each parameter, compute the derivatives starting from the parameter (no forward "
     "pass here!)",
     right="What is avoided is a prior, stored forward pass: values and tangents go together.",
-    why=r"The primal values are needed: the tangent of $\sin v$ is $\cos(v) \dot v$. What is avoided"
-    " is a prior, stored forward pass; values and tangents are computed together.",
+    why=r"The primal values are needed: the tangent of $\sin v$ is $\cos(v) \dot v$. What is"
+    " avoided is a prior, stored forward pass; values and tangents are computed together.",
     weight="soft",
     refuted_by=r"tangent of $\sin(x^2)$ for $\dot x = 1$",
     primal=False,

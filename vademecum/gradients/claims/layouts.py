@@ -101,9 +101,9 @@ def layouts(
         yield equals("columns of the denominator layout", found.shape[1], columns, map=name)
         yield agree("denominator layout", found, exact.T, map=name)
         yield agree("numerator layout", numerator_layout(f, x), exact, map=name)
-    found, a, b = arrange(by_hand, x), *x.tolist()
-    known = torch.tensor([[1.0, b, 0.0], [0.0, a, 2 * b]])
-    yield agree("denominator layout of $(x_1, x_1 x_2, x_2^2)$", found, known)
+    found = arrange(by_hand, torch.tensor([5.0, 7.0]))
+    known = torch.tensor([[1.0, 7.0, 0.0], [0.0, 5.0, 14.0]])
+    yield agree("denominator layout of $(x_1, x_1 x_2, x_2^2)$ at $(5, 7)$", found, known)
     for at in (torch.randn(4), torch.randn(2, 3)):
         s = torch.randn(len(at), len(at))
         form = lambda x, s=s: dot(x.mT if x.ndim == 2 else x, s, x).sum()  # noqa: E731

@@ -200,7 +200,8 @@ def trace_inverse(
             at = {"n": n, "matrices": kind}
             of = lambda a, s=weight: trace(a, s)  # noqa: E731
             yield from confirm(name, of, matrix, formula(weight, inverse), **at)
-    yield from confirm(name, of, matrix, -inverse @ weight @ inverse, **at)
+            if kind == "symmetric":
+                yield from confirm(name, of, matrix, -inverse @ weight @ inverse, **at)
 
 
 trace_inverse.foil(

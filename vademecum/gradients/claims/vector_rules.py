@@ -104,9 +104,9 @@ scalar_times_vector.erratum(
     right=r"$u \frac{\partial f}{\partial x} + \frac{\partial u}{\partial x} f^T$",
     why=r"As scanned: with column gradients $f$ is $m \times 1$ and $\partial u / \partial x$ is"
     r" $n \times 1$, so the last product does not exist; even with one factor transposed, in this"
-    r" order it is $3 \times 2$ for $n = 2$, $m = 3$, and the derivative is $2 \times 3$. It must be"
-    r" $\frac{\partial u}{\partial x} f^T$. Only the order of the last two factors is legible; the"
-    " sibling sheet, in numerator layout, is right.",
+    r" order it is $3 \times 2$ for $n = 2$, $m = 3$, and the derivative is $2 \times 3$. It must"
+    r" be $\frac{\partial u}{\partial x} f^T$. Only the order of the last two factors is legible;"
+    " the sibling sheet, in numerator layout, is right.",
     weight="scan",
     refuted_by="shape of the last term of the derivative of $u f$ in denominator layout",
     denominator=lambda f, du: torch.outer(f, du),
