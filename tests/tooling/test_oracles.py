@@ -6,7 +6,7 @@ import scipy.stats
 import sympy
 
 import vademecum.tooling
-from vademecum.tooling.claims.arrays import _distance, integers, uniform
+from vademecum.tooling.claims.arrays import _distance, uniform, whole
 from vademecum.tooling.claims.decompositions import exact_determinant, exact_inverse, regular
 from vademecum.tooling.claims.language import half_up, raises
 
@@ -33,7 +33,7 @@ def test_distance_to_the_uniform_law():
 
 
 def test_ranges():
-    drawn = integers(1000, low=-2, high=3)
+    drawn = whole(1000, most=2)
     assert set(drawn.tolist()) == {-2, -1, 0, 1, 2}
     drawn = uniform(1000, low=2.0, high=3.0)
     assert 2 <= drawn.min() < 2.1 < 2.9 < drawn.max() < 3

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import reduce
 from itertools import product
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -56,9 +56,10 @@ def tensor_contraction(shared: Literal["in order", "reversed", "last only"] = "i
             ours, theirs = ours[-1:], theirs[-1:]
         stated, at = by_loops(p, q, b), {"b": b, "tol": 0.0}
         yield equals("order of the product", stated.ndim, len(r) + len(t), b=b)
-        found = torch.tensordot(p, q, dims=(ours, theirs))
+        axes: Any = ours, theirs
+        found = torch.tensordot(p, q, dims=axes)
         yield agree("product of torch", found, stated, **at)
-        found = np.tensordot(p.numpy(), q.numpy(), axes=(ours, theirs))
+        found = np.tensordot(p.numpy(), q.numpy(), axes=axes)
         yield agree("product of NumPy", torch.from_numpy(found), stated, **at)
         found = torch.tensordot(p, q, dims=b)
         yield agree("product of torch over b axes", found, stated, **at)
