@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from vademecum.claims import claim, complex_step, equals
 from vademecum.gradients import backprop as three_passes
+from vademecum.gradients import gradient
 from vademecum.gradients.claims.backpropagation import SLOPES, draw, network, run, swap
 
 
@@ -53,7 +54,7 @@ def backprop(stored: Literal["input", "output"] = "input"):
         found = three_passes(model, x, y)
         name = "visits of a layer, forwards and backwards"
         yield equals(name, counts, [1] * len(counts), width=widths[1])
-        z = run(weights, x)
+        z, whole = run(weights, x), []
         yield equals("loss", found.loss, cross_entropy(z[-1], y), width=widths[1])
         for l, W in enumerate(weights):
 
@@ -61,12 +62,15 @@ def backprop(stored: Literal["input", "output"] = "input"):
                 return cross_entropy(run(swap(weights, l, V), x)[-1], y)
 
             wanted, at = complex_step(risk, W), {"layer": l + 1, "width": widths[1]}
+            whole.append(wanted.flatten())
             name = "gradient of the weights by the library"
             yield equals(name, found.gradients[f"{2 * l}.weight"], wanted, **at)
             trace = found.layers[2 * l]
             kept = trace.activation if stored == "output" and len(W) == len(W.T) else z[l]
             name = "gradient of the weights as errors times stored activations"
             yield equals(name, wanted, trace.error.T @ kept, **at)
+        flat = gradient(model, x, y)
+        yield equals("gradient as one vector", flat, torch.cat(whole), width=widths[1])
 
 
 backprop.foil("activations overwritten by the layer's output before step 3", stored="output")

@@ -79,7 +79,8 @@ def numpy_transpose(method: Literal["transpose", "copy", "getT"] = "transpose"):
         if not failed:
             found = getattr(a, method)()
             yield equals("shape after the method", list(found.shape), list(shape[::-1]), **at)
-            yield equals("entries after the method", found, loop, **at)
+            if found.shape == shape[::-1]:
+                yield equals("entries after the method", found, loop, **at)
             shared = np.shares_memory(a, found)
             yield equals("arrays that share the memory of A after the method", shared, 1, **at)
         yield equals("entries of A.T", a.T, loop, **at)
