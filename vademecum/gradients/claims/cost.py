@@ -118,14 +118,14 @@ def sines(x: Any, k: int) -> Any:
 
 
 @claim(
-    by="identity", sources=("A-097", "B-161"), budget=0.5, full={"lengths": (10, 100, 1000)},
+    by="identity", sources=("A-097", "B-161"), budget=1.0, full={"lengths": (10, 100, 1000)},
     short=r"\text{live values on a chain of } k \text{ operations: } O(k) \text{ in reverse mode,"
     r" } O(1) \text{ forward}",
 )  # fmt: skip
 def reverse_memory(
     growth: int = 1,
     kept: Literal["all", "last"] = "all",
-    lengths: tuple[int, ...] = (10, 30, 100),
+    lengths: tuple[int, ...] = (5, 15, 40),
 ):
     r"""The memory price of reverse mode.
 

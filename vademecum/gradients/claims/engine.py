@@ -84,11 +84,11 @@ class Network(nn.Module):
 
 
 @claim(
-    by="identity", sources=("A-095", "A-096", "B-157"), budget=0.5,
+    by="identity", sources=("A-095", "A-096", "B-157"), budget=1.0,
     full={"graphs": 200, "steps": 30},
     short=r"f(x + \dot x \epsilon) = f(x) + J \dot x\, \epsilon, \quad \epsilon^2 = 0",
 )  # fmt: skip
-def forward_mode(primal: bool = True, graphs: int = 15, steps: int = 8):
+def forward_mode(primal: bool = True, graphs: int = 8, steps: int = 8):
     r"""Forward-mode automatic differentiation.
 
     Forward mode evaluates a program, seen as a directed acyclic graph of elementary operations, on
@@ -99,7 +99,7 @@ def forward_mode(primal: bool = True, graphs: int = 15, steps: int = 8):
     Knobs:
         primal: Whether tangents know the values; else local derivatives are taken as if all inputs
             were 0.
-        graphs: How many random programs are drawn.
+        graphs: How many random programs are drawn; the first three are also seen as networks.
         steps: How many operations a random program has.
     """
     for x in (0.5, 1.0):
@@ -111,8 +111,9 @@ def forward_mode(primal: bool = True, graphs: int = 15, steps: int = 8):
         f, x, t = random_program(steps), torch.randn(3), torch.randn(3)
         stated, tape = complex_step(f, x if primal else torch.zeros(3), t), Tape(f, x)
         yield equals("tangent of a random program", tape.push(t).tangent, stated, graph=k)
-        found = jvp(Network(f), x, t, wrt="x")
-        yield equals("Jacobian-vector product of a random program", found, stated, graph=k)
+        if k < 3:
+            found = jvp(Network(f), x, t, wrt="x")
+            yield equals("Jacobian-vector product of a random program", found, stated, graph=k)
     model, X = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(4, 3)
     theta, v = torch.cat([p.detach().flatten() for p in model.parameters()]), torch.randn(8)
     values = lambda t: torch.tanh(X.to(t.dtype) @ t[:6].view(2, 3).T + t[6:])  # noqa: E731
@@ -134,11 +135,11 @@ forward_mode.erratum(
 
 
 @claim(
-    by="identity", sources=("A-095", "A-097", "B-156"), budget=0.5,
+    by="identity", sources=("A-095", "A-097", "B-156"), budget=1.0,
     full={"graphs": 200, "steps": 30},
     short=r"\bar p = \sum_{p \to v} (\partial v / \partial p)^T \bar v, \quad \bar x = J^T \bar y",
 )  # fmt: skip
-def reverse_mode(added: bool = True, graphs: int = 15, steps: int = 8):
+def reverse_mode(added: bool = True, graphs: int = 8, steps: int = 8):
     r"""Reverse-mode automatic differentiation.
 
     Reverse mode first evaluates and records the graph, then propagates adjoints $\bar v =
@@ -151,7 +152,7 @@ def reverse_mode(added: bool = True, graphs: int = 15, steps: int = 8):
     Knobs:
         added: Whether the contributions of all uses of a node are added up; else its adjoint is
             the last of them.
-        graphs: How many random programs are drawn.
+        graphs: How many random programs are drawn; the first three are also seen as networks.
         steps: How many operations a random program has.
     """
     x = torch.randn(3)
@@ -164,10 +165,11 @@ def reverse_mode(added: bool = True, graphs: int = 15, steps: int = 8):
         yield equals("adjoint of the inputs of a random program", found, wanted, graph=k)
         stated = f.adjoints(x, u, added=added)
         yield equals("adjoint of the inputs, against the sweep by hand", found, stated, graph=k)
-        found = vjp(Network(f), x, u, wrt="x")
-        yield equals("vector-Jacobian product of a random program", found, wanted, graph=k)
         name, pushed = r"$(J^T \bar u)^T \dot x$ and $\bar u^T (J \dot x)$", tape.push(t).tangent
         yield equals(name, found @ t, u @ pushed, graph=k)
+        if k < 3:
+            found = vjp(Network(f), x, u, wrt="x")
+            yield equals("vector-Jacobian product of a random program", found, wanted, graph=k)
     model, X = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(4, 3)
     theta, U = torch.cat([p.detach().flatten() for p in model.parameters()]), torch.randn(4, 2)
     risk = lambda t: (U * torch.tanh(X.to(t.dtype) @ t[:6].view(2, 3).T + t[6:])).sum()  # noqa: E731

@@ -32,7 +32,7 @@ def layer_of(theta: np.ndarray, X: np.ndarray, m: int) -> np.ndarray:
 
 
 @claim(
-    by="identity", sources=("A-023", "B-142", "D-089", "D-090", "D-152"), budget=0.5,
+    by="identity", sources=("A-023", "B-142", "D-089", "D-090", "D-152"), budget=1.0,
     full={"shapes": ((3, 4), (5, 5), (40, 30), (30, 40))},
     short=r"J_F = (\partial F_i / \partial x_j)_{ij} \in \mathbb{R}^{m \times n}, \quad"
     r" F: \mathbb{R}^n \to \mathbb{R}^m",
