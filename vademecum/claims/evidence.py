@@ -107,13 +107,15 @@ def short(value: Any) -> str:
     """A number of any size in a few characters; integers as they are while they are short.
 
     Example:
-        >>> short(2**40), short(1 / 3), short(10**400)
-        ('1099511627776', '0.333333', 'a huge number')
+        >>> short(2**40), short(1 / 3), short(10**400), short(-0.0), short(float("inf"))
+        ('1099511627776', '0.333333', 'a huge number', '0', 'infinity')
     """
     if isinstance(value, int) and abs(value) < 10**15:
         return str(value)
+    if isinstance(value, float) and math.isinf(value):
+        return "infinity" if value > 0 else "-infinity"
     if isinstance(value, int | float):
-        return f"{value:.6g}" if abs(value) < 1e300 else "a huge number"
+        return f"{value + 0:.6g}" if not abs(value) >= 1e300 else "a huge number"  # no -0
     return str(value)
 
 
