@@ -9,6 +9,7 @@ from vademecum.foundations.claims import (
     convexity,
     definiteness,
     densities,
+    determinants,
     distributions,
     divergences,
     gaussians,
@@ -17,7 +18,6 @@ from vademecum.foundations.claims import (
     jensen,
     jensen_shannon,
     krylov,
-    linear_algebra,
     matrix_calculus,
     matrix_norms,
     moment_generating,
@@ -30,11 +30,13 @@ from vademecum.foundations.claims import (
     singular_values,
     strong_convexity,
     sylvester,
+    traces,
 )
 
 __all__ = [
-    "calculus", "analysis", "matrix_calculus", "norms", "matrix_norms", "linear_algebra",
-    "singular_values", "krylov", "definiteness", "sylvester", "convexity", "convex_operations",
+    "calculus", "analysis", "matrix_calculus", "norms", "matrix_norms", "traces",
+    "determinants", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
+    "convex_operations",
     "strong_convexity", "projections", "probability_rules", "independence", "moments",
     "densities", "distributions", "normal_laws", "gaussians", "moment_generating",
     "moment_generating_laws", "concentration", "jensen", "information", "divergences",
