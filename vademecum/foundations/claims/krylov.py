@@ -3,48 +3,67 @@
 import itertools
 import warnings
 
+import scipy.stats
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals, in_mean
-from vademecum.foundations.conjugate_gradients import cg
-from vademecum.foundations.extreme_eigenvalues import eigsh
-from vademecum.foundations.lanczos_quadrature import spectral_density
-from vademecum.foundations.stochastic_trace import trace
+from vademecum.claims import at_least, at_most, claim, equals, in_mean, with_eigenvalues
+from vademecum.foundations import cg, eigsh, log_det, spectral_density, trace
+from vademecum.foundations import diagonal as diagonal_of
 
 
-def planted(values: Tensor) -> Tensor:
-    """A symmetric matrix with these eigenvalues, and random eigenvectors."""
-    Q = torch.linalg.qr(torch.randn(len(values), len(values))).Q
-    A = (Q * values) @ Q.T
-    return (A + A.T) / 2
+def ordered(values: Tensor, which: str) -> Tensor:
+    """Eigenvalues in the order in which they are asked for."""
+    key = {"largest": values, "smallest": -values, "magnitude": values.abs()}[which]
+    return values[key.argsort(descending=True)]
 
 
-@claim(by="sampling", budget=0.5, full={"n": 500, "matrices": 10})
-def lanczos_residual_bound(power: int = 1, n: int = 60, matrices: int = 4):
+@claim(
+    by="sampling",
+    budget=0.7,
+    full={"n": 500, "matrices": 10},
+    short=r"\min_i |\lambda_i - \theta| \le \|A x - \theta x\|, \quad \theta = x^\top A x",
+)
+def lanczos_residual_bound(power: int = 1, n: int = 60, matrices: int = 3):
     r"""A Ritz value is as close to an eigenvalue as its residual norm.
 
     For symmetric $A$, a unit vector $x$ and $\theta = x^\top A x$ some eigenvalue $\lambda$ has
-    $|\lambda - \theta| \le \|A x - \theta x\|$; and no Ritz value is above the largest
-    eigenvalue. So the residual norms that Lanczos gets for nothing certify what it found.
+    $|\lambda - \theta| \le \|A x - \theta x\|$; and no Ritz value is above the largest eigenvalue
+    or below the smallest. So the residual norms that Lanczos gets for nothing certify what it
+    found. Which eigenvalues these are they do not say: that Lanczos finds those at the ends of the
+    spectrum first, and multiple ones as often as they occur, is checked here and not proved.
 
     *Proof.* With $x = \sum_i c_i u_i$, $\|A x - \theta x\|^2 = \sum_i c_i^2 (\lambda_i - \theta)^2
     \ge \min_i (\lambda_i - \theta)^2$. For the largest eigenvalue the error
     $\sum_i c_i^2 (\lambda_1 - \lambda_i)$ is of the order of the squared residual over the gap: a
     spectrum of width $w$ leaves at least $\|A x - \theta x\|^2 / w$.
+
+    Knobs:
+        power: The power of the residual norm that bounds the error.
+        n: The size of the matrices.
+        matrices: How many matrices are drawn.
     """
+    ends = torch.tensor([0.12, 0.12, -0.11, 0.1, -0.09])  # the largest one twice
     for _ in range(matrices):
-        values = torch.rand(n) / 2
-        A = planted(values)
-        for k in (1, 3):
-            found = eigsh(A, k, tol=1e-3, degenerate=False)
+        inner = (torch.arange(n - 5.0) + torch.rand(n - 5) / 2) / n - 0.5
+        values = torch.cat([ends, inner / 8])
+        A = with_eigenvalues(values)
+        for which, k in itertools.product(("largest", "smallest", "magnitude"), (1, 3)):
+            at = {"k": k, "which": which}
+            found = eigsh(A, k, which, tol=1e-3, degenerate=False)
             X, theta = found.vectors, found.values
-            true = (A @ X - X * theta).norm(dim=0)
-            yield equals(found.residuals, true, tol=1e-13, k=k)
+            residuals = (A @ X - X * theta).norm(dim=0)
+            yield equals("lengths of the vectors", X.norm(dim=0), 1.0, **at)
+            rounding = 1e-14  # of products with a matrix of norm 0.12
+            yield equals("residual norms reported", found.residuals, residuals, tol=rounding, **at)
             distance = (theta - values[:, None]).abs().amin(0)
-            yield at_most(distance, true**power, tol=1e-13, k=k)
-            yield at_most(theta, values.max(), tol=1e-13, k=k)
+            bound = residuals**power
+            yield at_most("distance to an eigenvalue", distance, bound, tol=rounding, **at)
+            yield at_most("Ritz values", theta, values.max(), tol=rounding, **at)
+            yield at_least("Ritz values, from below", theta, values.min(), tol=rounding, **at)
+            found = eigsh(A, k, which).values
+            yield equals("eigenvalues found", found, ordered(values, which)[:k], **at)
 
 
 lanczos_residual_bound.foil(
@@ -52,7 +71,24 @@ lanczos_residual_bound.foil(
 )
 
 
-@claim(by="sampling", budget=0.5, full={"n": 1000})
+def best_in_krylov_space(A: Tensor, x: Tensor, steps: int) -> Tensor:
+    """The least energy norm of x - y over y in the span of A x, ..., A^steps x."""
+    root = torch.linalg.cholesky(A).T
+    basis = (A @ x)[:, None]
+    for _ in range(steps - 1):
+        basis = torch.linalg.qr(torch.cat([basis, (A @ basis[:, -1])[:, None]], 1)).Q
+    Q = torch.linalg.qr(root @ basis).Q
+    target = root @ x
+    return (target - Q @ (Q.T @ target)).norm()
+
+
+@claim(
+    by="sampling",
+    budget=0.5,
+    full={"n": 1000},
+    short=r"\|x_t - x^*\|_A \le 2 \left(\tfrac{\sqrt\kappa - 1}{\sqrt\kappa + 1}\right)^t"
+    r" \|x_0 - x^*\|_A",
+)
 def cg_error_bound(root: int = 2, kappa: float = 100.0, n: int = 60):
     r"""The error of conjugate gradients falls with the square root of the condition number.
 
@@ -62,50 +98,92 @@ def cg_error_bound(root: int = 2, kappa: float = 100.0, n: int = 60):
 
     *Proof.* $x_t$ is the best of $x_0 + p(A) r_0$ over polynomials $p$ of degree below $t$; the
     shifted Chebyshev polynomial gives the bound, one with roots at the eigenvalues the rest.
+
+    Knobs:
+        root: The root of $\kappa$ in the bound.
+        kappa: The condition number.
+        n: The size of the matrices.
     """
-    A = planted(torch.cat([torch.tensor([1.0, kappa]), 1 + (kappa - 1) * torch.rand(n - 2)]))
-    solution = torch.randn(n)
-    b, start = A @ solution, (solution @ A @ solution).sqrt()
+    inner = (1 - torch.cos(torch.pi * torch.rand(n - 2))) / 2  # dense at the ends, which is hard
+    A = with_eigenvalues(1 + (kappa - 1) * torch.cat([torch.tensor([0.0, 1.0]), inner]))
+    solutions = torch.randn(n, 2)
+    start = ((A @ solutions) * solutions).sum(0).sqrt()
     rate = (kappa ** (1 / root) - 1) / (kappa ** (1 / root) + 1)
     for t in (1, 2, 4, 8, 16):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            error = cg(A, b, tol=1e-15, max_iter=t).x - solution
-        yield at_most((error @ A @ error).sqrt() / start, 2 * rate**t, t=t)
-    few = planted(torch.tensor([1.0, 3.0, 10.0]).repeat(n // 3))
-    yield at_most(int(cg(few, few @ torch.randn(len(few)), tol=1e-10).iterations), 3, t=3)
+            error = cg(A, A @ solutions, tol=1e-15, max_iter=t).x - solutions
+        share = ((A @ error) * error).sum(0).sqrt() / start
+        yield at_most("error over that of the start", share, 2 * rate**t, t=t)
+        best = torch.stack([best_in_krylov_space(A, x, t) for x in solutions.T]) / start
+        yield equals("error, against the best in the Krylov space", share, best, t=t)
+    for values in ((3.0,), (1.0, 10.0), (1.0, 3.0, 10.0)):
+        few = with_eigenvalues(torch.tensor(values).repeat(12 // len(values)))
+        steps = int(cg(few, few @ torch.randn(len(few)), tol=1e-10).iterations)
+        yield equals("steps taken", steps, len(values), distinct=len(values))
 
 
 cg_error_bound.foil("with the fourth root it is too good to be true", root=4)
+cg_error_bound.foil("with the third root as well", root=3)
 
 
-@claim(by="identity", budget=0.5, full={"runs": 5000})
+def moments_of(name: str, samples: Tensor, errors: Tensor, mean: float, variance: float, **at):
+    """Estimates have this mean, and their squared standard errors that variance for a mean."""
+    yield in_mean(f"{name} in the mean", samples, mean, sigmas=7, **at)
+    yield in_mean(f"squared standard error of the {name}", errors**2, variance, sigmas=7, **at)
+
+
+@claim(
+    by="identity",
+    budget=0.7,
+    full={"runs": 5000},
+    short=r"\mathbb{E}[z^\top A z] = \mathrm{Tr}\, A, \quad "
+    r"\mathrm{Var}[z^\top A z] = 2 \sum_{i \ne j} A_{ij}^2",
+)
 def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 200):
     r"""Mean and variance of Hutchinson's estimator.
 
     For a vector $z$ of independent random signs and a real symmetric $A$,
     $\mathbb{E}[z^\top A z] = \mathrm{Tr}\, A$ and
     $\mathrm{Var}[z^\top A z] = 2 \sum_{i \ne j} A_{ij}^2$: the diagonal does not contribute.
+    Likewise $z_i (A z)_i$ has the mean $A_{ii}$ and the variance $\sum_{j \ne i} A_{ij}^2$.
 
     *Proof.* $z^\top A z = \mathrm{Tr}\, A + 2 \sum_{i < j} A_{ij} z_i z_j$, and the products
     $z_i z_j$ are uncorrelated, with mean 0 and variance 1. In expectation, by all $2^n$ vectors of
-    signs; sampled, both means lie within seven standard errors, a false alarm of less than
-    $10^{-7}$ even for the skewed estimates of the variance.
+    signs; sampled, all means lie within seven standard errors, a false alarm of less than
+    $10^{-7}$ even for the skewed estimates of the variance. Hutch++ and XTrace have the same mean.
+
+    Knobs:
+        diagonal: The weight of the squared diagonal entries in the variance.
+        n: The size of the matrix whose sign vectors are enumerated; four times as large where they
+            are drawn.
+        runs: How many estimates are drawn, from eight products with the matrix each.
     """
-    A = planted(torch.randn(n))
+    A = with_eigenvalues(torch.randn(n))
     Z = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)))
-    forms = ((Z @ A) * Z).sum(1)
+    entries = (Z @ A) * Z
     squares = A.square()
-    off = squares.sum() - squares.trace()
-    variance = 2 * (off + diagonal * squares.trace())
-    yield equals(forms.mean(), A.trace(), n=n)
-    yield equals(forms.var(correction=0), variance, n=n)
-    wide = planted(torch.randn(4 * n))
-    estimates = [trace(wide, method="hutchinson", applications=8) for _ in range(runs)]
-    yield in_mean(torch.stack([e.value for e in estimates]), float(wide.trace()), sigmas=7, n=4 * n)
-    off = wide.square().sum() - wide.diagonal().square().sum()
-    told = torch.stack([e.standard_error for e in estimates]).square()
-    yield in_mean(told, float(2 * off / 8), sigmas=7, n=4 * n)
+    own = squares.diagonal()
+    rows = squares.sum(1) - own + diagonal * own
+    yield equals("mean of the form", entries.sum(1).mean(), A.trace(), n=n)
+    yield equals("variance of the form", entries.sum(1).var(correction=0), 2 * rows.sum(), n=n)
+    yield equals("mean of the entries", entries.mean(0), A.diagonal(), n=n)
+    yield equals("variance of the entries", entries.var(0, correction=0), rows, n=n)
+    wide = with_eigenvalues(torch.randn(4 * n))
+    off = wide.square() - wide.square().diagonal().diag()
+    total = float(wide.trace())
+    found = [trace(wide, method="hutchinson", budget=8) for _ in range(runs)]
+    values, errors = (torch.stack([e[i] for e in found]) for i in (0, 1))
+    yield from moments_of("trace", values, errors, total, float(2 * off.sum() / 8), n=4 * n)
+    found = [diagonal_of(wide, budget=8) for _ in range(runs)]
+    values, errors = (torch.stack([e[i] for e in found]) for i in (0, 1))
+    for i in (0, 2 * n):
+        variance = float(off[i].sum() / 8)
+        mean = float(wide[i, i])
+        yield from moments_of("diagonal entry", values[:, i], errors[:, i], mean, variance, i=i)
+    for method in ("hutch++", "xtrace"):
+        values = [trace(wide, method=method, budget=9).value for _ in range(runs // 2)]
+        yield in_mean("trace in the mean", torch.stack(values), total, sigmas=7, method=method)
 
 
 hutchinson_variance.foil(
@@ -113,31 +191,62 @@ hutchinson_variance.foil(
 )
 
 
-@claim(by="identity", budget=0.5)
+@claim(
+    by="identity",
+    budget=0.5,
+    short=r"\sum_j w_j\, p(\theta_j) = v^\top p(A)\, v, \quad \deg p \le 2 s - 1",
+)
 def spectral_quadrature(extra: int = 0, n: int = 30):
     r"""Lanczos is Gauss quadrature.
 
     After $s$ steps from a unit vector $v$ the eigenvalues $\theta_j$ of the tridiagonal matrix and
     the squares $w_j$ of the first components of its eigenvectors satisfy
     $\sum_j w_j p(\theta_j) = v^\top p(A) v$ for every polynomial $p$ of degree at most $2 s - 1$,
-    and the nodes lie within the range of the spectrum.
+    and the nodes lie within the range of the spectrum. For the logarithm of a positive definite $A$
+    of condition $\kappa$ the error falls with $\big(\frac{\sqrt\kappa - 1}{\sqrt\kappa +
+    1}\big)^{2 s}$ (quoted), so that the mean over random signs $\sqrt n v$ of
+    $n \sum_j w_j \log \theta_j$ gives $\log \det A = \operatorname{tr} \log A$.
 
     *Proof.* $v^\top A^{a+b} v = (A^a v)^\top A^b v$, and both powers stay in the Krylov space up to
     degree $s - 1$, with one more factor of $A$ between them.
+
+    Knobs:
+        extra: By how much the degree exceeds $2 s - 1$.
+        n: The size of the matrix.
     """
     values = torch.linspace(-1, 1, n) + 0.01 * torch.rand(n)
-    A = planted(values)
+    A = with_eigenvalues(values)
     for s in (1, 2, 3, 4):
-        found = spectral_density(A, probes=3, steps=s, generator=torch.Generator().manual_seed(s))
-        signs = 2.0 * torch.randint(2, (3, n), generator=torch.Generator().manual_seed(s)).T - 1
-        V = signs / n**0.5
+        found = spectral_density(A, probes=3, steps=s, generator=dice(s))
+        V = signs(3, n, dice(s)) / n**0.5
         for degree in range(2 * s + extra):
             form = (V * (torch.linalg.matrix_power(A, degree) @ V)).sum(0)
-            yield equals(
-                (found.weights * found.nodes**degree).sum(1), form, tol=1e-12, degree=degree
-            )
-        yield at_most(found.nodes, values.max(), tol=1e-12, steps=s)
-        yield at_least(found.nodes, values.min(), tol=1e-12, steps=s)
+            sums = (found.weights * found.nodes**degree).sum(1)
+            yield equals("sum over the nodes", sums, form, tol=1e-12, degree=degree, steps=s)
+        yield at_most("nodes", found.nodes, values.max(), tol=1e-12, steps=s)
+        yield at_least("nodes, from below", found.nodes, values.min(), tol=1e-12, steps=s)
+    grid = torch.linspace(-1.5, 1.5, 7)
+    bumps = scipy.stats.norm.pdf(grid[:, None].numpy(), values.numpy(), 0.3).mean(1)
+    density, _ = spectral_density(A, probes=n)(grid, width=0.3)
+    yield equals("smoothed density of all eigenvalues", density, bumps, n=n)
+    definite = A + 2 * torch.eye(n)  # of condition 3, so that 16 steps leave 1e-18
+    Q, V = torch.linalg.eigh(definite).eigenvectors, signs(5, n, dice(0))
+    forms = ((Q.T @ V).square() * (Q.T @ definite @ Q).diagonal().log()[:, None]).sum(0)
+    found = log_det(definite, probes=5, steps=16, generator=dice(0))
+    yield equals("log-determinant from five probes", found.value, forms.mean(), n=n)
+    yield equals("its standard error", found.standard_error, forms.std() / 5**0.5, n=n)
+    exact = log_det(definite, probes=n).value
+    yield equals("log-determinant from n probes", exact, torch.logdet(definite), n=n)
+
+
+def dice(seed: int) -> torch.Generator:
+    """A generator with a seed."""
+    return torch.Generator().manual_seed(seed)
+
+
+def signs(probes: int, n: int, generator: torch.Generator) -> Tensor:
+    """Random signs, a column for each probe, as the library draws them."""
+    return 2.0 * torch.randint(2, (probes, n), generator=generator).T - 1
 
 
 spectral_quadrature.foil(r"degree $2 s$ is one too many", extra=1)
