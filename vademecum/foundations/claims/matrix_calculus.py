@@ -81,12 +81,22 @@ def partials(f: Callable[[Tensor], Tensor], x: Tensor, engine: str) -> Tensor:
     return found
 
 
-def numerator_layout(derivatives: Tensor, x: Tensor) -> Tensor:
-    """A row for each value and a column for each entry of a vector x; transposed for a matrix x."""
-    return derivatives.mT if x.ndim == 2 else derivatives.reshape(-1, len(x))
+def laid_out(derivatives: Tensor, x: Tensor, layout: str) -> Tensor:
+    """A row for each value, a column for each entry of a vector x; or the other way round.
+
+    The derivative by a matrix x has its shape in denominator layout, transposed in the other.
+    """
+    if x.ndim == 2:
+        return derivatives.mT if layout == "numerator" else derivatives
+    rows = derivatives.reshape(-1, len(x))
+    return rows if layout == "numerator" else rows.T
 
 
-@claim(by="identity", budget=0.5)
+@claim(
+    by="identity",
+    budget=0.5,
+    short=r"\partial (x^\top A x) = x^\top (A + A^\top), \quad d(X^{-1}) = -X^{-1}\,dX\,X^{-1}",
+)
 def matrix_calculus(
     layout: Literal["right", "transposed"] = "right", symmetrise: bool = True, sign: int = -1
 ):
@@ -114,28 +124,45 @@ def matrix_calculus(
     layout. Each is checked by automatic differentiation and by the complex step, which is exact up
     to rounding (Squire and Trapp, Using complex variables to estimate derivatives of real
     functions, SIAM Review, 1998).
+
+    Knobs:
+        layout: Whether the derivatives stand as stated, or transposed.
+        symmetrise: Whether $A + A^\top$ stands for a matrix $A$ of a quadratic form, or $2 A$; and
+            $X\,dX + dX\,X$ in the differential of the square, or $2 X\,dX$.
+        sign: The sign of the differential of the inverse.
     """
     for name, f, x, derivative in [*of_vectors(symmetrise), *of_matrices(symmetrise)]:
         stated = derivative if layout == "right" else derivative.T
         for engine in ("autograd", "complex step"):
-            numerator = numerator_layout(partials(f, x, engine), x)
-            for measured, formula in ((numerator, stated), (numerator.T, stated.T)):
-                yield equals(list(measured.shape), list(formula.shape), identity=name)
-                yield equals(measured, formula, identity=name)
+            entries = partials(f, x, engine)
+            for kind, formula in (("numerator", stated), ("denominator", stated.T)):
+                at = {"identity": name, "layout": kind, "engine": engine}
+                measured = laid_out(entries, x, kind)
+                same = measured.shape == formula.shape
+                yield equals("shape of the derivative", measured.shape, formula.shape, **at)
+                if same:
+                    yield equals("entries of the derivative", measured, formula, **at)
     x, dx, a, b = torch.eye(3) + 0.4 * torch.rand(3, 3), *torch.randn(3, 3, 3)
     inverse = torch.linalg.inv(x)
-    differentials: list[tuple[Callable[[Tensor], Tensor], Tensor]] = [
-        (torch.linalg.inv, sign * inverse @ dx @ inverse),
-        (lambda x: dot(a, x, b), a @ dx @ b),
-        (lambda x: x @ x, x @ dx + dx @ x if symmetrise else 2 * x @ dx),
-    ]
-    for f, differential in differentials:
-        yield equals(complex_step(f, x, dx), differential)
-        yield equals(torch.tensordot(partials(f, x, "autograd"), dx, 2), differential)
+    differentials: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+        "X^-1": (torch.linalg.inv, sign * inverse @ dx @ inverse),
+        "A X B": (lambda x: dot(a, x, b), a @ dx @ b),
+        "X^2": (lambda x: x @ x, x @ dx + dx @ x if symmetrise else 2 * x @ dx),
+    }
+    for name, (f, differential) in differentials.items():
+        at = {"identity": name}
+        along = complex_step(f, x, dx)
+        yield equals("differential", along, differential, engine="complex step", **at)
+        along = torch.tensordot(partials(f, x, "autograd"), dx, 2)
+        yield equals("differential", along, differential, engine="autograd", **at)
 
 
-matrix_calculus.foil("the other layout", layout="transposed")
+matrix_calculus.foil(
+    r"the other layout: a column for $a^\top x$ instead of a row", layout="transposed"
+)
 matrix_calculus.foil(
     r"$2 A x$ is the gradient of $x^\top A x$ for symmetric $A$ only", symmetrise=False
 )
-matrix_calculus.foil("the differential of the inverse has a minus", sign=1)
+matrix_calculus.foil(
+    "the differential of the inverse has a minus", refuted_by="differential", sign=1
+)
