@@ -13,6 +13,7 @@ from vademecum.foundations.claims import (
     distributions,
     divergences,
     gaussians,
+    holder,
     independence,
     information,
     jensen,
@@ -34,7 +35,7 @@ from vademecum.foundations.claims import (
 )
 
 __all__ = [
-    "calculus", "analysis", "matrix_calculus", "norms", "matrix_norms", "traces",
+    "calculus", "analysis", "matrix_calculus", "norms", "holder", "matrix_norms", "traces",
     "determinants", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
     "convex_operations",
     "strong_convexity", "projections", "probability_rules", "independence", "moments",
