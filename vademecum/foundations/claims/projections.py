@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Callable
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.foundations.norms import dual_norm
-from vademecum.foundations.projections import project
+from vademecum.foundations import project
 
 ORDERS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
+CONJUGATE = {"l1": math.inf, "l2": 2.0, "linf": 1.0}
 
 
 def rescaled(x: Tensor, onto: str, *, radius: float) -> Tensor:
@@ -28,13 +29,18 @@ def softmax(x: Tensor, onto: str, *, radius: float) -> Tensor:
 
 
 def farthest(g: Tensor, onto: str, radius: float) -> Tensor:
-    """The point of the set that goes farthest in the direction g: the support function's."""
+    r"""The largest $\langle g, z \rangle$ over the points z of the set: its support function."""
     if onto == "simplex":
-        return radius * torch.nn.functional.one_hot(g.argmax(-1), g.shape[-1])
-    return radius * dual_norm(g, ORDERS[onto]).maximiser
+        return radius * g.amax(-1)
+    return radius * torch.linalg.vector_norm(g, CONJUGATE[onto], dim=-1)
 
 
-@claim(by="identity", budget=0.5, full={"points": 500, "widths": (1, 2, 5, 30, 1000)})
+@claim(
+    by="identity",
+    budget=0.5,
+    full={"points": 500, "widths": (1, 2, 5, 30, 1000)},
+    short=r"\langle x - Px, z - Px \rangle \le 0\ \forall z \in C, \quad \|Px - Py\| \le \|x - y\|",
+)
 def projection_nearest(
     sets: tuple[str, ...] = ("l1", "l2", "linf", "simplex"),
     nearest: Callable[..., Tensor] = project,
@@ -52,25 +58,31 @@ def projection_nearest(
     *Proof.* $\|x - z\|^2 = \|x - p\|^2 - 2 \langle x - p, z - p \rangle + \|z - p\|^2$. Adding the
     inequalities of $x$ at $Py$ and of $y$ at $Px$ gives
     $\|Px - Py\|^2 \le \langle x - y, Px - Py \rangle$.
+
+    Knobs:
+        sets: The convex sets: balls of norms, and the simplex.
+        nearest: The projection of points onto a set of a radius.
+        points: How many points are drawn for each set, dimension and radius.
+        widths: The dimensions.
     """
     for onto in sets:
-        for d in widths:
-            for radius in (0.5, 1.0, 7.0):
-                x = 3 * torch.randn(points, d)
-                x[0], x[0, 0] = 2.0, 3.0
-                p = nearest(x, onto, radius=radius)
-                g = x - p
-                z = farthest(g, onto, radius)
-                yield at_most((g * (z - p)).sum(-1), 0.0, d=d, radius=radius)
-                if onto == "simplex":
-                    yield at_least(p, 0.0, tol=0.0, d=d, radius=radius)
-                    yield equals(p.sum(-1), radius, d=d, radius=radius)
-                else:
-                    size = torch.linalg.vector_norm(p, ORDERS[onto], dim=-1)
-                    yield at_most(size, radius, d=d, radius=radius)
-                here, there = torch.pdist(x), torch.pdist(p)
-                yield at_most(there, here, d=d, radius=radius)
-                yield equals(nearest(p, onto, radius=radius), p, d=d, radius=radius)
+        for d, radius in product(widths, (0.5, 1.0, 7.0)):
+            at = {"d": d, "set": onto, "radius": radius}
+            x = 3 * torch.randn(points, d)
+            x[0], x[0, 0] = 2.0, 3.0
+            p = nearest(x, onto, radius=radius)
+            g = x - p
+            angle = farthest(g, onto, radius) - (g * p).sum(-1)
+            yield at_most(r"largest $\langle x - p, z - p \rangle$ over the set", angle, 0.0, **at)
+            if onto == "simplex":
+                yield at_least("entries of the projection", p, 0.0, tol=0.0, **at)
+                yield equals("sum of its entries", p.sum(-1), radius, **at)
+            else:
+                size = torch.linalg.vector_norm(p, ORDERS[onto], dim=-1)
+                yield at_most("norm of the projection", size, radius, **at)
+            there = torch.pdist(p)
+            yield at_most("distances of projections", there, torch.pdist(x), **at)
+            yield equals("projections projected again", nearest(p, onto, radius=radius), p, **at)
 
 
 projection_nearest.foil(
