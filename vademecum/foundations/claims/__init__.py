@@ -7,6 +7,7 @@ from vademecum.foundations.claims import (
     concentration,
     convex_operations,
     convexity,
+    covariances,
     definiteness,
     densities,
     determinants,
@@ -39,7 +40,7 @@ __all__ = [
     "determinants", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
     "convex_operations",
     "strong_convexity", "projections", "probability_rules", "independence", "moments",
-    "densities", "distributions", "normal_laws", "gaussians", "moment_generating",
+    "covariances", "densities", "distributions", "normal_laws", "gaussians", "moment_generating",
     "moment_generating_laws", "concentration", "jensen", "information", "divergences",
     "jensen_shannon", "change_of_measure",
 ]  # fmt: skip
