@@ -24,6 +24,7 @@ from vademecum.foundations.claims import (
     matrix_norms,
     moment_generating,
     moment_generating_laws,
+    moment_generating_uniqueness,
     moments,
     normal_laws,
     norms,
@@ -38,9 +39,9 @@ from vademecum.foundations.claims import (
 __all__ = [
     "calculus", "analysis", "matrix_calculus", "norms", "holder", "matrix_norms", "traces",
     "determinants", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
-    "convex_operations",
-    "strong_convexity", "projections", "probability_rules", "independence", "moments",
-    "covariances", "densities", "distributions", "normal_laws", "gaussians", "moment_generating",
-    "moment_generating_laws", "concentration", "jensen", "information", "divergences",
-    "jensen_shannon", "change_of_measure",
+    "convex_operations", "strong_convexity", "projections", "probability_rules", "independence",
+    "moments", "covariances", "densities", "distributions", "normal_laws", "gaussians",
+    "moment_generating", "moment_generating_laws", "moment_generating_uniqueness",
+    "concentration", "jensen", "information", "divergences", "jensen_shannon",
+    "change_of_measure",
 ]  # fmt: skip
