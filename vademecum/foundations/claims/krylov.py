@@ -2,14 +2,24 @@
 
 import itertools
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import scipy.stats
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals, in_mean, with_eigenvalues
-from vademecum.foundations import cg, eigsh, log_det, spectral_density, trace
+from vademecum.claims import (
+    Evidence,
+    at_least,
+    at_most,
+    claim,
+    equals,
+    in_mean,
+    with_eigenvalues,
+)
+from vademecum.foundations import ProbeEstimate, cg, eigsh, log_det, spectral_density, trace
 from vademecum.foundations import diagonal as diagonal_of
 
 
@@ -127,10 +137,18 @@ cg_error_bound.foil("with the fourth root it is too good to be true", root=4)
 cg_error_bound.foil("with the third root as well", root=3)
 
 
-def moments_of(name: str, samples: Tensor, errors: Tensor, mean: float, variance: float, **at):
+def moments_of(
+    name: str, values: Tensor, errors: Tensor, mean: Tensor, variance: Tensor, **at: Any
+) -> Iterator[Evidence]:
     """Estimates have this mean, and their squared standard errors that variance for a mean."""
-    yield in_mean(f"{name} in the mean", samples, mean, sigmas=7, **at)
-    yield in_mean(f"squared standard error of the {name}", errors**2, variance, sigmas=7, **at)
+    yield in_mean(f"{name} in the mean", values, float(mean), sigmas=7, **at)
+    name = f"squared standard error of the {name}"
+    yield in_mean(name, errors.square(), float(variance), sigmas=7, **at)
+
+
+def stacked(found: list[ProbeEstimate]) -> tuple[Tensor, Tensor]:
+    """The values of many estimates, and their standard errors."""
+    return torch.stack([e.value for e in found]), torch.stack([e.standard_error for e in found])
 
 
 @claim(
@@ -170,20 +188,16 @@ def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 200):
     yield equals("mean of the entries", entries.mean(0), A.diagonal(), n=n)
     yield equals("variance of the entries", entries.var(0, correction=0), rows, n=n)
     wide = with_eigenvalues(torch.randn(4 * n))
-    off = wide.square() - wide.square().diagonal().diag()
-    total = float(wide.trace())
-    found = [trace(wide, method="hutchinson", budget=8) for _ in range(runs)]
-    values, errors = (torch.stack([e[i] for e in found]) for i in (0, 1))
-    yield from moments_of("trace", values, errors, total, float(2 * off.sum() / 8), n=4 * n)
-    found = [diagonal_of(wide, budget=8) for _ in range(runs)]
-    values, errors = (torch.stack([e[i] for e in found]) for i in (0, 1))
+    off = (wide.square() - wide.square().diagonal().diag()).sum(1)
+    values, errors = stacked([trace(wide, method="hutchinson", budget=8) for _ in range(runs)])
+    yield from moments_of("trace", values, errors, wide.trace(), 2 * off.sum() / 8, n=4 * n)
+    values, errors = stacked([diagonal_of(wide, budget=8) for _ in range(runs)])
     for i in (0, 2 * n):
-        variance = float(off[i].sum() / 8)
-        mean = float(wide[i, i])
-        yield from moments_of("diagonal entry", values[:, i], errors[:, i], mean, variance, i=i)
+        entry = wide[i, i], off[i] / 8
+        yield from moments_of("diagonal entry", values[:, i], errors[:, i], *entry, i=i)
     for method in ("hutch++", "xtrace"):
-        values = [trace(wide, method=method, budget=9).value for _ in range(runs // 2)]
-        yield in_mean("trace in the mean", torch.stack(values), total, sigmas=7, method=method)
+        values, _ = stacked([trace(wide, method=method, budget=9) for _ in range(runs // 2)])
+        yield in_mean("trace in the mean", values, float(wide.trace()), sigmas=7, method=method)
 
 
 hutchinson_variance.foil(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -136,11 +136,10 @@ def matrix_calculus(
         for engine in ("autograd", "complex step"):
             entries = partials(f, x, engine)
             for kind, formula in (("numerator", stated), ("denominator", stated.T)):
-                at = {"identity": name, "layout": kind, "engine": engine}
+                at: dict[str, Any] = {"identity": name, "layout": kind, "engine": engine}
                 measured = laid_out(entries, x, kind)
-                same = measured.shape == formula.shape
                 yield equals("shape of the derivative", measured.shape, formula.shape, **at)
-                if same:
+                if measured.shape == formula.shape:
                     yield equals("entries of the derivative", measured, formula, **at)
     x, dx, a, b = torch.eye(3) + 0.4 * torch.rand(3, 3), *torch.randn(3, 3, 3)
     inverse = torch.linalg.inv(x)
@@ -150,11 +149,12 @@ def matrix_calculus(
         "X^2": (lambda x: x @ x, x @ dx + dx @ x if symmetrise else 2 * x @ dx),
     }
     for name, (f, differential) in differentials.items():
-        at = {"identity": name}
-        along = complex_step(f, x, dx)
-        yield equals("differential", along, differential, engine="complex step", **at)
-        along = torch.tensordot(partials(f, x, "autograd"), dx, 2)
-        yield equals("differential", along, differential, engine="autograd", **at)
+        along = {
+            "complex step": complex_step(f, x, dx),
+            "autograd": torch.tensordot(partials(f, x, "autograd"), dx, 2),
+        }
+        for engine, value in along.items():
+            yield equals("differential", value, differential, identity=name, engine=engine)
 
 
 matrix_calculus.foil(

@@ -1,6 +1,6 @@
 """What the course claims of strong convexity."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import torch
@@ -80,7 +80,7 @@ def strong_convexity(half: float = 0.5, surplus: float = 0.0, n: int = 200):
         yield at_least("constant found with a ridge", found.value, ridge, ridge=ridge)
 
 
-def less_a_square(f: Function, mu: float):
+def less_a_square(f: Function, mu: float) -> Iterator[Evidence]:
     """A function of the plane less its share of the square is convex, and with more it is not."""
     for share in (mu, mu + 0.01):
         rest = lambda x, m=share: f(x) - m / 2 * x.square().sum(1)  # noqa: E731
