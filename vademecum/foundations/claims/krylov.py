@@ -146,6 +146,19 @@ def moments_of(
     yield in_mean(name, errors.square(), float(variance), sigmas=7, **at)
 
 
+def variances(A: Tensor, diagonal: float) -> Tensor:
+    """The sums of squares of rows, with a weight for what stands on the diagonal."""
+    own = A.diagonal().square()
+    return A.square().sum(1) - own + diagonal * own
+
+
+def one_sample(name: str, found: ProbeEstimate, samples: Tensor, **at: Any) -> Iterator[Evidence]:
+    """An estimate is the mean of its samples, along the last axis, with the error of a mean."""
+    yield equals(f"{name} from eight probes", found.value, samples.mean(-1), **at)
+    error = samples.std(-1) / samples.shape[-1] ** 0.5
+    yield equals(f"standard error of the {name}", found.standard_error, error, **at)
+
+
 def stacked(found: list[ProbeEstimate]) -> tuple[Tensor, Tensor]:
     """The values of many estimates, and their standard errors."""
     return torch.stack([e.value for e in found]), torch.stack([e.standard_error for e in found])
@@ -169,7 +182,8 @@ def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 200):
     *Proof.* $z^\top A z = \mathrm{Tr}\, A + 2 \sum_{i < j} A_{ij} z_i z_j$, and the products
     $z_i z_j$ are uncorrelated, with mean 0 and variance 1. In expectation, by all $2^n$ vectors of
     signs; sampled, all means lie within seven standard errors, a false alarm of less than
-    $10^{-7}$ even for the skewed estimates of the variance. Hutch++ and XTrace have the same mean.
+    $10^{-7}$ even for the skewed estimates of the variance. Hutch++ and XTrace have the same mean,
+    and are exact for matrices of low rank.
 
     Knobs:
         diagonal: The weight of the squared diagonal entries in the variance.
@@ -179,25 +193,30 @@ def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 200):
     """
     A = with_eigenvalues(torch.randn(n))
     Z = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)))
-    entries = (Z @ A) * Z
-    squares = A.square()
-    own = squares.diagonal()
-    rows = squares.sum(1) - own + diagonal * own
+    entries, rows = (Z @ A) * Z, variances(A, diagonal)
     yield equals("mean of the form", entries.sum(1).mean(), A.trace(), n=n)
     yield equals("variance of the form", entries.sum(1).var(correction=0), 2 * rows.sum(), n=n)
     yield equals("mean of the entries", entries.mean(0), A.diagonal(), n=n)
     yield equals("variance of the entries", entries.var(0, correction=0), rows, n=n)
-    wide = with_eigenvalues(torch.randn(4 * n))
-    off = (wide.square() - wide.square().diagonal().diag()).sum(1)
+    wide = with_eigenvalues(1 + torch.randn(4 * n) / 10)
+    Z = signs(8, 4 * n, dice(0))
+    entries, rows, at = (wide @ Z) * Z, variances(wide, diagonal), {"n": 4 * n}
+    found = trace(wide, method="hutchinson", budget=8, generator=dice(0))
+    yield from one_sample("trace", found, entries.sum(0), **at)
+    found = diagonal_of(wide, budget=8, generator=dice(0))
+    yield from one_sample("diagonal", found, entries, **at)
     values, errors = stacked([trace(wide, method="hutchinson", budget=8) for _ in range(runs)])
-    yield from moments_of("trace", values, errors, wide.trace(), 2 * off.sum() / 8, n=4 * n)
+    yield from moments_of("trace", values, errors, wide.trace(), rows.sum() / 4, **at)
     values, errors = stacked([diagonal_of(wide, budget=8) for _ in range(runs)])
     for i in (0, 2 * n):
-        entry = wide[i, i], off[i] / 8
+        entry = wide[i, i], rows[i] / 8
         yield from moments_of("diagonal entry", values[:, i], errors[:, i], *entry, i=i)
+    low = with_eigenvalues(torch.cat([torch.tensor([5.0, -3.0]), torch.zeros(4 * n - 2)]))
     for method in ("hutch++", "xtrace"):
         values, _ = stacked([trace(wide, method=method, budget=9) for _ in range(runs // 2)])
         yield in_mean("trace in the mean", values, float(wide.trace()), sigmas=7, method=method)
+        found = trace(low, method=method, budget=9).value
+        yield equals("trace of a matrix of rank two", found, 2.0, method=method)
 
 
 hutchinson_variance.foil(
