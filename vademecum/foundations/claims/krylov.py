@@ -61,7 +61,7 @@ def lanczos_residual_bound(power: int = 1, n: int = 60, matrices: int = 3):
         A = with_eigenvalues(values)
         for which, k in itertools.product(("largest", "smallest", "magnitude"), (1, 3)):
             at = {"k": k, "which": which}
-            found = eigsh(A, k, which, tol=1e-3, degenerate=False)
+            found = eigsh(A, k, which=which, tol=1e-3, degenerate=False)
             X, theta = found.vectors, found.values
             residuals = (A @ X - X * theta).norm(dim=0)
             yield equals("lengths of the vectors", X.norm(dim=0), 1.0, **at)
@@ -72,7 +72,7 @@ def lanczos_residual_bound(power: int = 1, n: int = 60, matrices: int = 3):
             yield at_most("distance to an eigenvalue", distance, bound, tol=rounding, **at)
             yield at_most("Ritz values", theta, values.max(), tol=rounding, **at)
             yield at_least("Ritz values, from below", theta, values.min(), tol=rounding, **at)
-            found = eigsh(A, k, which).values
+            found = eigsh(A, k, which=which).values
             yield equals("eigenvalues found", found, ordered(values, which)[:k], **at)
 
 
@@ -201,21 +201,23 @@ def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 200):
     wide = with_eigenvalues(1 + torch.randn(4 * n) / 10)
     Z = signs(8, 4 * n, dice(0))
     entries, rows, at = (wide @ Z) * Z, variances(wide, diagonal), {"n": 4 * n}
-    found = trace(wide, method="hutchinson", budget=8, generator=dice(0))
+    found = trace(wide, method="hutchinson", applications=8, generator=dice(0))
     yield from one_sample("trace", found, entries.sum(0), **at)
-    found = diagonal_of(wide, budget=8, generator=dice(0))
+    found = diagonal_of(wide, applications=8, generator=dice(0))
     yield from one_sample("diagonal", found, entries, **at)
-    values, errors = stacked([trace(wide, method="hutchinson", budget=8) for _ in range(runs)])
+    values, errors = stacked(
+        [trace(wide, method="hutchinson", applications=8) for _ in range(runs)]
+    )
     yield from moments_of("trace", values, errors, wide.trace(), rows.sum() / 4, **at)
-    values, errors = stacked([diagonal_of(wide, budget=8) for _ in range(runs)])
+    values, errors = stacked([diagonal_of(wide, applications=8) for _ in range(runs)])
     for i in (0, 2 * n):
         entry = wide[i, i], rows[i] / 8
         yield from moments_of("diagonal entry", values[:, i], errors[:, i], *entry, i=i)
     low = with_eigenvalues(torch.cat([torch.tensor([5.0, -3.0]), torch.zeros(4 * n - 2)]))
     for method in ("hutch++", "xtrace"):
-        values, _ = stacked([trace(wide, method=method, budget=9) for _ in range(runs // 2)])
+        values, _ = stacked([trace(wide, method=method, applications=9) for _ in range(runs // 2)])
         yield in_mean("trace in the mean", values, float(wide.trace()), sigmas=7, method=method)
-        found = trace(low, method=method, budget=9).value
+        found = trace(low, method=method, applications=9).value
         yield equals("trace of a matrix of rank two", found, 2.0, method=method)
 
 

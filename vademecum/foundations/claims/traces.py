@@ -41,7 +41,9 @@ def trace_eigenvalues(counted: Literal["all", "distinct", "singular"] = "all"):
     for matrix, A in cases.items():
         total, at = sum(A[i, i].item() for i in range(len(A))), {"n": len(A), "matrix": matrix}
         yield equals("sum of the roots of the polynomial", minus_second_coefficient(A), total, **at)
-        yield equals("trace of the operator", trace(A.double(), budget=len(A)).value, total, **at)
+        yield equals(
+            "trace of the operator", trace(A.double(), applications=len(A)).value, total, **at
+        )
         if counted == "singular":
             values = torch.linalg.svdvals(A.double()).tolist()
         else:
