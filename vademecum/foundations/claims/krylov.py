@@ -31,11 +31,11 @@ def ordered(values: Tensor, which: str) -> Tensor:
 
 @claim(
     by="sampling",
-    budget=0.7,
+    budget=0.6,
     full={"n": 500, "matrices": 10},
     short=r"\min_i |\lambda_i - \theta| \le \|A x - \theta x\|, \quad \theta = x^\top A x",
 )
-def lanczos_residual_bound(power: int = 1, n: int = 60, matrices: int = 3):
+def lanczos_residual_bound(power: int = 1, n: int = 40, matrices: int = 1):
     r"""A Ritz value is as close to an eigenvalue as its residual norm.
 
     For symmetric $A$, a unit vector $x$ and $\theta = x^\top A x$ some eigenvalue $\lambda$ has
@@ -171,7 +171,7 @@ def stacked(found: list[ProbeEstimate]) -> tuple[Tensor, Tensor]:
     short=r"\mathbb{E}[z^\top A z] = \mathrm{Tr}\, A, \quad "
     r"\mathrm{Var}[z^\top A z] = 2 \sum_{i \ne j} A_{ij}^2",
 )
-def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 200):
+def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 120):
     r"""Mean and variance of Hutchinson's estimator.
 
     For a vector $z$ of independent random signs and a real symmetric $A$,

@@ -114,7 +114,7 @@ def mgf_uniqueness(knows: Known = "values", finite: bool = True, draws: int = 10
         for other in (p, q, r):
             agree = KNOWN[knows](p) == KNOWN[knows](other)
             distance = sum(abs(v - w) for v, w in zip(p, other, strict=True))
-            name = "distance of finite laws, if called equal"
+            name = "distance of finite laws, counted if called equal"
             yield equals(name, float(agree * distance), 0.0, tol=0.0, draw=draw)
         again = recovered(KNOWN["values"](p), POINTS)
         errors = [float(value - v) for value, v in zip(again, p, strict=True)]
@@ -125,12 +125,12 @@ def mgf_uniqueness(knows: Known = "values", finite: bool = True, draws: int = 10
         agree = one.known[knows] == other.known[knows]
         called = agree and (not finite or all(map(math.isfinite, one.known[knows])))
         distance = called * np.abs(one.cdf - other.cdf).max()
-        yield equals(f"distance of {' and '.join(names)}, if called equal", distance, 0.0)
+        yield equals(f"distance of {' and '.join(names)}, counted if called equal", distance, 0.0)
 
 
 mgf_uniqueness.foil(
     "equality of the moments of order 0 to 3",
-    refuted_by="distance of finite laws, if called equal",
+    refuted_by="distance of finite laws, counted if called equal",
     knows="moments",
 )
 mgf_uniqueness.foil(
@@ -158,7 +158,7 @@ for _where, _printed, _why, _other in (
         right=r"if it is finite in a neighbourhood of 0",
         why=_why,
         weight="soft",
-        refuted_by=f"distance of Cauchy(0, 1) and {_other}, if called equal",
+        refuted_by=f"distance of Cauchy(0, 1) and {_other}, counted if called equal",
         finite=False,
     )
 mgf_uniqueness.erratum(
@@ -170,7 +170,7 @@ mgf_uniqueness.erratum(
     r"point probabilities do not mean equal laws, as $\mathcal N(0, 1)$ and $U(0, 1)$ show, where "
     "both sides are 0 for every $t$.",
     weight="soft",
-    refuted_by="distance of N(0, 1) and U(0, 1), if called equal",
+    refuted_by="distance of N(0, 1) and U(0, 1), counted if called equal",
     knows="point probabilities",
 )
 
