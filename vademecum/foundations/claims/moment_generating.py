@@ -204,8 +204,8 @@ def mgf_independent_sum(coupling: Coupling = "independent", inside: bool = True,
         inside: Whether the weights stand in the argument, or as powers $M_{X_i}(t)^{a_i}$.
         draws: How many triples of laws are drawn.
     """
-    yield equals("$M_{X + Y}(1)$ of two signs", coupled_signs(coupling), math.cosh(1) ** 2, t=1)
-    yield equals("$M_{X + Y}(1)$ of two normals", coupled_normals(coupling), math.e, t=1)
+    yield equals("$M_{X + Y}(1)$ of two signs", coupled_signs(coupling), math.cosh(1) ** 2)
+    yield equals("$M_{X + Y}(1)$ of two normals", coupled_normals(coupling), math.e)
     for draw in range(draws):
         weights, parts = (2, -1, 3), [pmf(2), pmf(3), pmf(4)]
         joint = {
