@@ -26,6 +26,7 @@ from vademecum.foundations.claims import (
     moment_generating_laws,
     moment_generating_uniqueness,
     moments,
+    multipliers,
     normal_laws,
     norms,
     probability_rules,
@@ -37,11 +38,10 @@ from vademecum.foundations.claims import (
 )
 
 __all__ = [
-    "calculus", "analysis", "matrix_calculus", "norms", "holder", "matrix_norms", "traces",
-    "determinants", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
-    "convex_operations", "strong_convexity", "projections", "probability_rules", "independence",
-    "moments", "covariances", "densities", "distributions", "normal_laws", "gaussians",
-    "moment_generating", "moment_generating_laws", "moment_generating_uniqueness",
-    "concentration", "jensen", "information", "divergences", "jensen_shannon",
-    "change_of_measure",
+    "calculus", "analysis", "multipliers", "matrix_calculus", "norms", "matrix_norms", "linear_algebra",
+    "singular_values", "krylov", "definiteness", "sylvester", "convexity", "convex_operations",
+    "strong_convexity", "projections", "probability_rules", "independence", "moments",
+    "densities", "distributions", "normal_laws", "gaussians", "moment_generating",
+    "moment_generating_laws", "concentration", "jensen", "information", "divergences",
+    "jensen_shannon", "change_of_measure",
 ]  # fmt: skip
