@@ -33,15 +33,16 @@ from vademecum.foundations.claims import (
     projections,
     singular_values,
     strong_convexity,
+    sums,
     sylvester,
     traces,
 )
 
 __all__ = [
-    "calculus", "analysis", "multipliers", "matrix_calculus", "norms", "matrix_norms", "linear_algebra",
-    "singular_values", "krylov", "definiteness", "sylvester", "convexity", "convex_operations",
-    "strong_convexity", "projections", "probability_rules", "independence", "moments",
-    "densities", "distributions", "normal_laws", "gaussians", "moment_generating",
-    "moment_generating_laws", "concentration", "jensen", "information", "divergences",
-    "jensen_shannon", "change_of_measure",
+    "sums", "calculus", "analysis", "multipliers", "matrix_calculus", "norms", "matrix_norms",
+    "linear_algebra", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
+    "convex_operations", "strong_convexity", "projections", "probability_rules", "independence",
+    "moments", "densities", "distributions", "normal_laws", "gaussians", "gaussian_likelihood",
+    "moment_generating", "moment_generating_laws", "concentration", "jensen", "information",
+    "cross_entropies", "divergences", "jensen_shannon", "change_of_measure",
 ]  # fmt: skip
