@@ -13,6 +13,7 @@ from vademecum.foundations.claims import (
     determinants,
     distributions,
     divergences,
+    empirical_laws,
     gaussians,
     holder,
     independence,
@@ -45,4 +46,5 @@ __all__ = [
     "moments", "densities", "distributions", "normal_laws", "gaussians", "gaussian_likelihood",
     "moment_generating", "moment_generating_laws", "concentration", "jensen", "information",
     "cross_entropies", "divergences", "jensen_shannon", "change_of_measure",
+    "empirical_laws",
 ]  # fmt: skip
