@@ -5,6 +5,7 @@ from vademecum.foundations.claims import (
     calculus,
     change_of_measure,
     concentration,
+    confidence,
     convex_operations,
     convexity,
     covariances,
@@ -44,7 +45,7 @@ __all__ = [
     "linear_algebra", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
     "convex_operations", "strong_convexity", "projections", "probability_rules", "independence",
     "moments", "densities", "distributions", "normal_laws", "gaussians", "gaussian_likelihood",
-    "moment_generating", "moment_generating_laws", "concentration", "jensen", "information",
-    "cross_entropies", "divergences", "jensen_shannon", "change_of_measure",
+    "moment_generating", "moment_generating_laws", "concentration", "confidence", "jensen",
+    "information", "cross_entropies", "divergences", "jensen_shannon", "change_of_measure",
     "empirical_laws",
 ]  # fmt: skip
