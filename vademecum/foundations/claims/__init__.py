@@ -8,7 +8,7 @@ from vademecum.foundations.claims import (
     confidence,
     convex_operations,
     convexity,
-    covariances,
+    convexity_derivatives,
     definiteness,
     densities,
     determinants,
@@ -43,7 +43,7 @@ from vademecum.foundations.claims import (
 __all__ = [
     "sums", "calculus", "analysis", "multipliers", "matrix_calculus", "norms", "matrix_norms",
     "linear_algebra", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
-    "convex_operations", "strong_convexity", "projections", "probability_rules", "independence",
+    "convexity_derivatives", "convex_operations", "strong_convexity", "projections", "probability_rules", "independence",
     "moments", "densities", "distributions", "normal_laws", "gaussians", "gaussian_likelihood",
     "moment_generating", "moment_generating_laws", "concentration", "confidence", "jensen",
     "information", "cross_entropies", "divergences", "jensen_shannon", "change_of_measure",
