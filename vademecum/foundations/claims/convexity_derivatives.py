@@ -101,7 +101,7 @@ def convexity_second_order(order: int = 2, n: int = 100):
     $\min f'' = 2 b - \frac34 a^2$ at $x_0 = -\frac a4$: if it is negative, the chord between
     $x_0 \pm \frac13$ lies below the graph, and if not, no chord does. In several variables
     `strong_convexity_constant` finds the least eigenvalue, and `convexity_violation` a chord
-    exactly where that is negative; their searches are observed to reach six to eight digits.
+    exactly where that is negative.
 
     Knobs:
         order: The order of the derivative that must not be negative.
@@ -139,7 +139,7 @@ def curvatures():
         least = least_curvature(f, cube, pairs=20, starts=2, steps=2)
         yield equals("least eigenvalue of a Hessian", least, 2 - c, c=c)
         gap = search(f, -1.0, 1.0, d=2).gap
-        yield equals("largest gap of a chord", gap, max(c - 2, 0.0), tol=1e-6, c=c)
+        yield equals("largest gap of a chord", gap, max(c - 2, 0.0), c=c)
     known: list[tuple[Function, float, float, float]] = [
         (torch.nn.functional.softplus, -5.0, 5.0, 1 / (2 + 2 * math.cosh(5))),
         (lambda x: -x.log(), 0.5, 4.0, 1 / 16),
@@ -148,7 +148,7 @@ def curvatures():
     for f, low, high, least in known:
         box = Box(torch.tensor([low]), torch.tensor([high]))
         found = least_curvature(lambda x, f=f: f(x)[:, 0], box, pairs=20, starts=4)
-        yield equals("least curvature of one variable", found, least, tol=1e-8, high=high)
+        yield equals("least curvature of one variable", found, least, high=high)
 
 
 convexity_second_order.erratum(

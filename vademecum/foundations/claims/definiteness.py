@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals, rational_rank
-from vademecum.foundations.minors import leading_minors, principal_minors
-from vademecum.foundations.quadratic_forms import definiteness
+from vademecum.foundations import definiteness, leading_minors, principal_minors
 
 Test = Callable[[Tensor], Tensor]
 
@@ -45,9 +44,11 @@ def psd_by_eigenvalues(A: Tensor) -> Tensor:
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("D-072", "D-073", "E-052", "E-053"),
     budget=0.5,
+    short=r"A = A^\top:\; A \succeq 0 \iff \lambda_i \ge 0 \;\forall i,"
+    r" \quad A \succ 0 \iff \lambda_i > 0 \;\forall i",
 )
 def psd_eigenvalues(
     accepts: Test = psd_by_eigenvalues,
@@ -61,31 +62,40 @@ def psd_eigenvalues(
     $> 0$. Symmetry is needed: of a general matrix only the symmetric part $\frac12 (A + A^\top)$
     enters $x^\top A x$.
 
-    All symmetric $3 \times 3$ matrices with entries up to `size` in modulus, against principal
-    minors written out; then all $2 \times 2$ matrices with entries up to 3, where the form is
-    non-negative iff $a, d \ge 0$ and $4 a d \ge (b + c)^2$. Eigenvalues that are not zero are far
-    from it, $|\lambda| \ge 6^{-2}$, since a coefficient of the characteristic polynomial is.
+    Checked for all symmetric $3 \times 3$ matrices with entries up to 2 in modulus, against
+    principal minors written out; then for all $2 \times 2$ matrices with entries up to 3, where the
+    form is non-negative iff $a, d \ge 0$ and $4 a d \ge (b + c)^2$. Eigenvalues that are not zero
+    are far from it, $|\lambda| \ge 6^{-2}$, since a coefficient of the characteristic polynomial
+    is.
+
+    Knobs:
+        accepts: What is called positive semidefinite, among symmetric matrices.
+        part: What of a general matrix has its eigenvalues tested.
+        size: The largest entry of the symmetric matrices.
     """
     A = all_symmetric(3, size)
     minors = minors_by_hand(A)
     psd = (minors >= 0).all(-1)
-    yield equals(accepts(A), psd)
+    yield equals("matrices called semidefinite", accepts(A), psd, size=size)
     pd = (minors[:, [0, 3, 6]] > 0).all(-1)
-    yield equals(sign_of_eigenvalues(A)[:, 0] > 0, pd)
+    yield equals("matrices whose eigenvalues are positive", sign_of_eigenvalues(A)[:, 0] > 0, pd)
     found = definiteness(A.double())
-    yield equals(found.inertia[:, 1] == 0, psd)
-    yield equals(found.inertia[:, 0] == 3, pd)
+    yield equals("matrices found without negative eigenvalue", found.inertia[:, 1] == 0, psd)
+    yield equals("matrices found with three positive eigenvalues", found.inertia[:, 0] == 3, pd)
     extremes = torch.linalg.eigvalsh(A.double())[:, [0, -1]]
-    yield equals(torch.stack([found.least, found.largest], -1), extremes)
+    ends = torch.stack([found.least, found.largest], -1)
+    yield equals("extreme eigenvalues found", ends, extremes)
     low, bad = found.low[~psd], A[~psd].double()
-    yield at_most(torch.einsum("ni,nij,nj->n", low, bad, low), -1 / 36)
+    value = torch.einsum("ni,nij,nj->n", low, bad, low)
+    yield at_most("form along the lowest eigenvector", value, -1 / 36)
     x = torch.cartesian_prod(*[torch.arange(-1, 2)] * 3)
-    yield at_least(((x @ A[psd]) * x).sum(-1), 0)
+    yield at_least("form of a semidefinite matrix", ((x @ A[psd]) * x).sum(-1), 0)
     B = torch.cartesian_prod(*[torch.arange(-3, 4)] * 4).reshape(-1, 2, 2)
     a, b, c, d = B.flatten(1).unbind(1)
     form = (a >= 0) & (d >= 0) & (4 * a * d >= (b + c) ** 2)
     eigenvalues = torch.linalg.eigvals(part(B.double())).real.amin(-1)
-    yield equals(eigenvalues > -1e-7, form)  # which double eigenvalues reach up to sqrt(eps)
+    called = eigenvalues > -1e-7  # which double eigenvalues reach up to sqrt(eps)
+    yield equals("matrices without symmetry called semidefinite", called, form)
 
 
 psd_eigenvalues.foil(
@@ -95,7 +105,13 @@ psd_eigenvalues.foil(
 psd_eigenvalues.foil("entries of at least zero", accepts=lambda A: (A >= 0).all(-1).all(-1))
 
 
-@claim(by="identity", sources=("D-011", "E-011"), budget=0.5, full={"draws": 100})
+@claim(
+    by="identity",
+    sources=("D-011", "E-011"),
+    budget=0.5,
+    full={"draws": 100},
+    short=r"v^\top X X^\top v = \|X^\top v\|^2 \ge 0, \quad \mathrm{rank}(X X^\top) = \mathrm{rank} X",
+)
 def gram_psd(partner: Callable[[Tensor], Tensor] = lambda X: X, draws: int = 2):
     r"""Gram and second-moment matrices are positive semidefinite.
 
@@ -103,7 +119,12 @@ def gram_psd(partner: Callable[[Tensor], Tensor] = lambda X: X, draws: int = 2):
     $v^\top X X^\top v = \|X^\top v\|^2$, and has the rank of $X$. Averages keep the property, so
     $\mathbb E[X X^\top]$ and every covariance matrix are positive semidefinite.
 
-    In integers: the covariance of a law with integer weights $w$ of sum $W$ is taken $W^2$-fold.
+    Checked in integers, for shapes up to $5 \times 5$ and lower ranks; the covariance of a law with
+    integer weights $w$ of sum $W$ is taken $W^2$-fold.
+
+    Knobs:
+        partner: What X is multiplied with, before it is transposed.
+        draws: How many matrices are drawn of each shape.
     """
     cases = [torch.tensor([[0, 1], [-1, 0]])]
     for m, n in ((1, 1), (3, 2), (2, 4), (5, 5), (4, 1)):
@@ -112,17 +133,20 @@ def gram_psd(partner: Callable[[Tensor], Tensor] = lambda X: X, draws: int = 2):
     for X in cases:
         m, n = X.shape
         G = X @ partner(X).mT
-        yield equals(G, G.mT, m=m, n=n)
+        at = {"m": m, "n": n}
+        yield equals("entries and their mirror images", G, G.mT, **at)
         v = torch.randint(-5, 6, (20, m))
-        yield equals(((v @ G) * v).sum(1), (v @ X).pow(2).sum(1), m=m, n=n)
-        yield at_least(principal_minors(G), 0, m=m, n=n)
+        form = ((v @ G) * v).sum(1)
+        yield equals("value of the form", form, (v @ X).pow(2).sum(1), **at)
+        yield at_least("principal minors", principal_minors(G), 0, **at)
         positive, negative, _ = definiteness(G).inertia.tolist()
-        yield equals(negative, 0, m=m, n=n)
-        yield equals(positive, rational_rank(X.tolist()), m=m, n=n)
+        yield equals("negative eigenvalues", negative, 0, **at)
+        yield equals("positive eigenvalues", positive, rational_rank(X.tolist()), **at)
         w = torch.randint(1, 4, (n,))
         mean = (w * X).sum(1)
         covariance = w.sum() * (w * X) @ X.mT - torch.outer(mean, mean)
-        yield equals(int(definiteness(covariance).inertia[1]), 0, m=m, n=n)
+        below = int(definiteness(covariance).inertia[1])
+        yield equals("negative eigenvalues of a covariance", below, 0, **at)
 
 
 gram_psd.foil(r"$X X$: the square of a quarter turn is $-I$", partner=lambda X: X.mT)
@@ -139,7 +163,12 @@ def det(A: Tensor) -> Tensor:
     return leading_minors(A)[..., -1]
 
 
-@claim(by="exhaustion", sources=("D-074", "D-075", "E-054", "E-055"), budget=0.5)
+@claim(
+    by="identity",
+    sources=("D-074", "D-075", "E-054", "E-055"),
+    budget=0.5,
+    short=r"A \succeq 0 \implies \mathrm{Tr} A \ge 0,\; \det A \ge 0",
+)
 def psd_trace_determinant(
     accepts: Test = lambda A: (trace(A) >= 0) & (det(A) >= 0), d: int = 2, size: int = 3
 ):
@@ -149,21 +178,34 @@ def psd_trace_determinant(
     $\det A \ge 0$, with equality exactly when $A$ is singular. Neither condition is sufficient:
     diag(2, -1) has positive trace, $-I_2$ positive determinant. For symmetric matrices of
     dimension 2 both together are sufficient, in dimension 3 they are not.
+
+    Checked for all symmetric matrices of dimension 2 with entries up to 3 and of dimension 3 with
+    entries up to 1, and for random Gram matrices of other sizes and ranks.
+
+    Knobs:
+        accepts: What is called positive semidefinite.
+        d: The dimension of the matrices to which it is applied.
+        size: Their largest entry.
     """
     A = all_symmetric(d, size)
     psd = psd_by_eigenvalues(A)
-    yield equals(accepts(A), psd, d=d)
+    yield equals("matrices called semidefinite", accepts(A), psd, d=d)
     for B in (A[psd], all_symmetric(3, 1)[psd_by_eigenvalues(all_symmetric(3, 1))]):
-        yield at_least(trace(B), 0)
-        yield equals(trace(B) == 0, (B == 0).all(-1).all(-1))
-        yield at_least(det(B), 0)
-        yield equals(det(B) == 0, (sign_of_eigenvalues(B) == 0).any(-1))
+        at = {"d": B.shape[-1]}
+        yield at_least("trace", trace(B), 0, **at)
+        zero = (B == 0).all(-1).all(-1)
+        yield equals("whether the trace vanishes", trace(B) == 0, zero, **at)
+        yield at_least("determinant", det(B), 0, **at)
+        singular = (sign_of_eigenvalues(B) == 0).any(-1)
+        yield equals("whether the determinant vanishes", det(B) == 0, singular, **at)
     for m, n in ((1, 1), (3, 5), (4, 2), (5, 5)):
         X = torch.randint(-3, 4, (m, n))
-        G = X @ X.mT
-        yield equals(int(trace(G)), sum(v * v for v in X.flatten().tolist()), m=m, n=n)
-        yield equals(int(det(G) == 0), int(rational_rank(X.tolist()) < m), m=m, n=n)
-        yield at_least(int(det(G)), 0, m=m, n=n)
+        G, at = X @ X.mT, {"d": m, "n": n}
+        squares = sum(v * v for v in X.flatten().tolist())
+        yield equals("trace of $X X^\\top$", int(trace(G)), squares, **at)
+        lower = int(rational_rank(X.tolist()) < m)
+        yield equals("whether $X X^\\top$ is singular", int(det(G) == 0), lower, **at)
+        yield at_least("determinant of $X X^\\top$", int(det(G)), 0, **at)
 
 
 psd_trace_determinant.foil("the trace alone accepts diag(2, -1)", accepts=lambda A: trace(A) >= 0)
@@ -191,7 +233,13 @@ def symmetric_root(A: Tensor) -> Tensor:
     return vectors * values.clamp(min=0).sqrt() @ vectors.mT
 
 
-@claim(by="identity", sources=("D-076", "E-056"), budget=0.5, full={"draws": 200})
+@claim(
+    by="identity",
+    sources=("D-076", "E-056"),
+    budget=0.5,
+    full={"draws": 200},
+    short=r"A \succeq 0 \iff A = L L^\top,\; L \text{ lower triangular},\; L_{ii} \ge 0",
+)
 def cholesky(
     factor: Callable[[Tensor], Tensor] = torch.linalg.cholesky,
     join: Callable[[Tensor], Tensor] = lambda L: L @ L.mT,
@@ -206,27 +254,35 @@ def cholesky(
 
     *Proof.* By induction over Schur complements. A singular $A = B B^\top$ has $L = R^\top$ from
     the QR factorisation of $B^\top$.
+
+    Checked in fractions for integer factors, and with torch's algorithm in dimensions 1 to 4.
+
+    Knobs:
+        factor: The factorisation.
+        join: How the factor is multiplied with itself.
+        draws: How many matrices are drawn in each dimension.
     """
-    yield equals(factor(join(torch.tensor([[1.0, 0.0], [3.0, 2.0]]))), [[1.0, 0.0], [3.0, 2.0]])
+    known = torch.tensor([[1.0, 0.0], [3.0, 2.0]])
+    yield equals("factor of a known product", factor(join(known)), known)
     for d in (1, 2, 4):
         for _ in range(draws):
             L = torch.randint(-3, 4, (d, d)).tril(-1) + torch.diag(torch.randint(1, 6, (d,)))
-            exact = exact_cholesky((L @ L.mT).tolist())
-            yield equals(int(exact == L.tolist()), 1, d=d)
-            yield equals(factor(join(L.double())), L, d=d)
+            exact = [[float(v) for v in row] for row in exact_cholesky((L @ L.mT).tolist())]
+            yield equals("factor in fractions", exact, L.double(), tol=0.0, d=d)
+            yield equals("factor", factor(join(L.double())), L, d=d)
             B = torch.randn(d, d)
             A = B @ B.mT + torch.eye(d)
-            yield equals(join(factor(A)), A, d=d)
+            yield equals("product of the factor with itself", join(factor(A)), A, d=d)
             B = torch.randn(d + 1, d)
             R = torch.linalg.qr(B.mT).R
             L = (R * R.diagonal().sign()[:, None]).mT
-            yield equals(L @ L.mT, B @ B.mT, d=d)
-            yield at_least(L.diagonal(), 0.0, tol=0.0, d=d)
-            yield equals(L.triu(1), 0.0, tol=0.0, d=d)
+            yield equals("product for a singular matrix", L @ L.mT, B @ B.mT, d=d)
+            yield at_least("diagonal for a singular matrix", L.diagonal(), 0.0, tol=0.0, d=d)
+            yield equals("entries above its diagonal", L.triu(1), 0.0, tol=0.0, d=d)
     A = all_symmetric(3, 1)  # here all pivots are integers, so that a singular one is exactly zero
     broken = torch.linalg.cholesky_ex(A.double()).info > 0
-    words = definiteness(A).verdict
-    yield equals(~broken, [word == "positive definite" for word in words])
+    definite = [word == "positive definite" for word in definiteness(A).verdict]
+    yield equals("matrices that torch factorises", ~broken, definite)
 
 
 cholesky.foil("the symmetric square root is not triangular", factor=symmetric_root)
