@@ -38,15 +38,16 @@ from vademecum.foundations.claims import (
     strong_convexity,
     sums,
     sylvester,
-    traces,
+    transformed_densities,
 )
 
 __all__ = [
     "sums", "calculus", "analysis", "multipliers", "matrix_calculus", "norms", "matrix_norms",
     "linear_algebra", "singular_values", "krylov", "definiteness", "sylvester", "convexity",
     "convexity_derivatives", "convex_minima", "convex_operations", "strong_convexity",
-    "projections", "probability_rules", "independence", "moments", "densities", "distributions",
-    "normal_laws", "gaussians", "gaussian_likelihood", "moment_generating",
-    "moment_generating_laws", "concentration", "confidence", "jensen", "information",
-    "cross_entropies", "divergences", "jensen_shannon", "change_of_measure", "empirical_laws",
+    "projections", "probability_rules", "independence", "moments", "densities",
+    "transformed_densities", "distributions", "normal_laws", "gaussians", "gaussian_likelihood",
+    "moment_generating", "moment_generating_laws", "concentration", "confidence", "jensen",
+    "information", "cross_entropies", "divergences", "jensen_shannon", "change_of_measure",
+    "empirical_laws",
 ]  # fmt: skip

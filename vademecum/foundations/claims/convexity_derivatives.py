@@ -127,7 +127,7 @@ def convexity_second_order(order: int = 2, n: int = 100):
     crossed = 8 * f(z) > k * f(x) + (8 - k) * f(y)
     violated = crossed.any(1) | (2 * f(-3 * a) > f(-3 * a + 4) + f(-3 * a - 4))[:, 0]
     least = {2: 8 * b - 3 * a**2, 1: torch.full_like(b, -1)}[order]  # f' has no lower bound
-    yield equals("quartics that are called convex", (least >= 0)[:, 0], ~violated)
+    yield equals("whether a quartic is called convex", (least >= 0)[:, 0], ~violated)
     yield from curvatures()
 
 

@@ -76,12 +76,12 @@ def psd_eigenvalues(
     A = all_symmetric(3, size)
     minors = minors_by_hand(A)
     psd = (minors >= 0).all(-1)
-    yield equals("matrices called semidefinite", accepts(A), psd, size=size)
+    yield equals("whether a matrix is called semidefinite", accepts(A), psd, size=size)
     pd = (minors[:, [0, 3, 6]] > 0).all(-1)
-    yield equals("matrices whose eigenvalues are positive", sign_of_eigenvalues(A)[:, 0] > 0, pd)
+    yield equals("whether all eigenvalues are positive", sign_of_eigenvalues(A)[:, 0] > 0, pd)
     found = definiteness(A.double())
-    yield equals("matrices found without negative eigenvalue", found.inertia[:, 1] == 0, psd)
-    yield equals("matrices found with three positive eigenvalues", found.inertia[:, 0] == 3, pd)
+    yield equals("whether no negative eigenvalue is found", found.inertia[:, 1] == 0, psd)
+    yield equals("whether three positive eigenvalues are found", found.inertia[:, 0] == 3, pd)
     extremes = torch.linalg.eigvalsh(A.double())[:, [0, -1]]
     ends = torch.stack([found.least, found.largest], -1)
     yield equals("extreme eigenvalues found", ends, extremes)
@@ -95,7 +95,7 @@ def psd_eigenvalues(
     form = (a >= 0) & (d >= 0) & (4 * a * d >= (b + c) ** 2)
     eigenvalues = torch.linalg.eigvals(part(B.double())).real.amin(-1)
     called = eigenvalues > -1e-7  # which double eigenvalues reach up to sqrt(eps)
-    yield equals("matrices without symmetry called semidefinite", called, form)
+    yield equals("whether one without symmetry is called semidefinite", called, form)
 
 
 psd_eigenvalues.foil(
@@ -110,7 +110,7 @@ psd_eigenvalues.foil("entries of at least zero", accepts=lambda A: (A >= 0).all(
     sources=("D-011", "E-011"),
     budget=0.5,
     full={"draws": 100},
-    short=r"v^\top X X^\top v = \|X^\top v\|^2 \ge 0, \quad \mathrm{rank}(X X^\top) = \mathrm{rank} X",
+    short=r"v^\top X X^\top v = \|X^\top v\|^2 \ge 0",
 )
 def gram_psd(partner: Callable[[Tensor], Tensor] = lambda X: X, draws: int = 2):
     r"""Gram and second-moment matrices are positive semidefinite.
@@ -189,7 +189,7 @@ def psd_trace_determinant(
     """
     A = all_symmetric(d, size)
     psd = psd_by_eigenvalues(A)
-    yield equals("matrices called semidefinite", accepts(A), psd, d=d)
+    yield equals("whether a matrix is called semidefinite", accepts(A), psd, d=d)
     for B in (A[psd], all_symmetric(3, 1)[psd_by_eigenvalues(all_symmetric(3, 1))]):
         at = {"d": B.shape[-1]}
         yield at_least("trace", trace(B), 0, **at)
@@ -282,7 +282,7 @@ def cholesky(
     A = all_symmetric(3, 1)  # here all pivots are integers, so that a singular one is exactly zero
     broken = torch.linalg.cholesky_ex(A.double()).info > 0
     definite = [word == "positive definite" for word in definiteness(A).verdict]
-    yield equals("matrices that torch factorises", ~broken, definite)
+    yield equals("whether torch factorises a matrix", ~broken, definite)
 
 
 cholesky.foil("the symmetric square root is not triangular", factor=symmetric_root)
