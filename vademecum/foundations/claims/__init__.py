@@ -18,6 +18,7 @@ from vademecum.foundations.claims import (
     distributions,
     divergences,
     empirical_laws,
+    gaussian_likelihood,
     gaussians,
     holder,
     independence,

@@ -241,7 +241,7 @@ def exponential(
         t, w = quadrature(0.0, 45 / rate)
         for k, exact in enumerate((1.0, 1 / rate, 2 / rate**2)):
             moment = (w * t**k * formula(t, rate)).sum()
-            yield equals("moment", moment, exact, k=k, rate=rate)
+            yield equals("moment of order k", moment, exact, k=k, rate=rate)
         yield equals("torch's mean", law.mean, 1 / rate, rate=rate)
         yield equals("torch's variance", law.variance, 1 / rate**2, rate=rate)
         s, t = torch.rand(2, 10) / rate

@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from functools import partial
-from itertools import product
 
 import mpmath
 import numpy as np
@@ -12,97 +10,17 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from vademecum.claims import at_least, claim, equals
-from vademecum.foundations.gaussians import gaussian_condition, gaussian_marginal, gaussian_mle
-from vademecum.foundations.gaussians import gaussian_kl as kl
+from vademecum.claims import at_least, claim, equals, integers
+from vademecum.foundations import gaussian_condition, gaussian_marginal
+from vademecum.foundations import gaussian_kl as kl
 
 Sizes = tuple[tuple[int, int], ...]
-MEANS = {
-    "mean": lambda x: gaussian_mle(x).mean,
-    "median": lambda x: x.sort(0).values[len(x) // 2],
-    "divisor n - 1": lambda x: x.sum(0) / (len(x) - 1),
-}
-ATOMS = torch.tensor([[0.0, 0.0], [3.0, 1.0], [-1.0, 2.0], [4.0, -2.0]], dtype=torch.float64)
 
 
 def covariance(d: int) -> Tensor:
     r"""A random $B B^\top + I$ with entries of $B$ in $\{-2, \dots, 2\}$."""
-    b = torch.randint(-2, 3, (d, d)).double()
+    b = integers(d, d, most=2)
     return b @ b.T + torch.eye(d)
-
-
-def log_likelihood(x: Tensor, mean: Tensor, cov: Tensor) -> Tensor:
-    """The log-likelihood of a sample, by torch's distribution."""
-    return MultivariateNormal(mean, cov).log_prob(x).sum()
-
-
-@claim(by="identity", sources=("D-027", "E-028"), budget=0.5, full={"samples": 100})
-def gaussian_mle_mean(estimate: str = "mean", samples: int = 6):
-    r"""The maximum-likelihood mean of a Gaussian.
-
-    For data $x_1, \dots, x_n$ and any fixed $\Sigma \succ 0$ the Gaussian likelihood is maximised
-    by $\hat\mu = \frac1n \sum_i x_i$, whatever $\Sigma$ is: replacing $\hat\mu$ by $\mu$ lowers
-    the log-likelihood by exactly $\frac n2 (\mu - \hat\mu)^\top \Sigma^{-1} (\mu - \hat\mu)$.
-
-    *Proof.* $\sum_i \|x_i - \mu\|^2_{\Sigma^{-1}} = \sum_i \|x_i - \hat\mu\|^2_{\Sigma^{-1}} +
-    n \|\mu - \hat\mu\|^2_{\Sigma^{-1}}$, because the score $\Sigma^{-1} \sum_i (x_i - \hat\mu)$
-    vanishes.
-    """
-    witness = torch.tensor([[0.0], [0.0], [3.0]])
-    drawn = [torch.randint(-9, 10, (3 + 5 * k, 1 + k % 4)).double() for k in range(samples)]
-    for x in (witness, *drawn):
-        n, d = x.shape
-        hat, cov, mu = MEANS[estimate](x), covariance(d), torch.randn(d)
-        exact = [float(Fraction(int(column.sum()), n)) for column in x.T]
-        yield equals(hat, exact, n=n, d=d)
-        fall = log_likelihood(x, hat, cov) - log_likelihood(x, mu, cov)
-        quadratic = n / 2 * (mu - hat) @ torch.linalg.solve(cov, mu - hat)
-        yield equals(fall, quadratic, n=n, d=d)
-
-
-gaussian_mle_mean.foil("the median: on 0, 0, 3 the score is not zero", estimate="median")
-gaussian_mle_mean.foil("the sum divided by n - 1", estimate="divisor n - 1")
-
-
-@claim(by="identity", sources=("D-028", "E-029"), budget=0.5, full={"samples": 100})
-def gaussian_mle_covariance(unbiased: bool = False, lost: int = 1, samples: int = 4):
-    r"""The maximum-likelihood covariance of a Gaussian and its bias.
-
-    $\hat\Sigma = \frac1n \sum_i (x_i - \hat\mu) (x_i - \hat\mu)^\top$ maximises the likelihood
-    jointly with $\hat\mu$ if it is invertible: any other $\Sigma$ loses
-    $n\,\mathrm{KL}(\mathcal N(0, \hat\Sigma) \| \mathcal N(0, \Sigma))$. It is biased,
-    $\mathbb E[\hat\Sigma] = \frac{n-1}n \Sigma$ for i.i.d. data from any law with covariance
-    $\Sigma$; the divisor $n - 1$ removes the bias but is not the maximiser.
-
-    *Check.* The loss, by torch's log-density; the bias by all $4^n$ samples of size $n$ from a law
-    with four rational atoms in the plane. `lost` is the 1 of $\frac{n-1}n$.
-    """
-    for k in range(samples):
-        d = 1 + k % 3
-        x = torch.randn(d + 3 + 4 * k, d)
-        n, (mean, cov), other = len(x), gaussian_mle(x, unbiased=unbiased), covariance(d)
-        yield equals(gaussian_mle(x).cov, np.cov(x.T, ddof=0).reshape(d, d), n=n, d=d)
-        for sigma in (other, gaussian_mle(x, unbiased=True).cov):
-            loss = log_likelihood(x, mean, cov) - log_likelihood(x, mean, sigma)
-            yield at_least(loss, 0.0, n=n, d=d)
-            yield equals(loss, n * kl(0 * mean, cov, 0 * mean, sigma), n=n, d=d)
-    weights = torch.randint(1, 9, (4,)).double()
-    p = weights / weights.sum()
-    centred = ATOMS - p @ ATOMS
-    sigma = centred.T @ (p[:, None] * centred)
-    for n in (2, 3):
-        picks = torch.tensor(list(product(range(4), repeat=n)))
-        chance = p[picks].prod(1)[:, None, None]
-        average = (chance * gaussian_mle(ATOMS[picks]).cov).sum(0)
-        yield equals(average, (n - lost) / n * sigma, n=n)
-        average = (chance * gaussian_mle(ATOMS[picks], unbiased=True).cov).sum(0)
-        yield equals(average, sigma, n=n)
-
-
-gaussian_mle_covariance.foil("the divisor n - 1 as the maximiser", unbiased=True)
-gaussian_mle_covariance.foil(
-    r"the divisor n as unbiased: at n = 2 the mean is $\frac12 \Sigma$", lost=0
-)
 
 
 def integrated(joint: MultivariateNormal, a: Tensor, f: int) -> Tensor:
@@ -119,8 +37,15 @@ def integrated(joint: MultivariateNormal, a: Tensor, f: int) -> Tensor:
     return joint.log_prob(points).exp().sum() * h**f
 
 
-@claim(by="identity", sources=("D-029", "E-030", "E-031"), budget=0.5, full={"draws": 20})
-def gaussian_blocks(semidefinite: str = "diagonal blocks", draws: int = 2):
+@claim(
+    by="identity",
+    sources=("D-029", "E-030", "E-031"),
+    budget=0.5,
+    full={"draws": 20},
+    short=r"a_i \sim \mathcal N(u_i, \Sigma_{ii}), \quad \Sigma_{21} = \Sigma_{12}^\top,"
+    r" \quad \Sigma_{ii} \succeq 0",
+)
+def gaussian_blocks(semidefinite: tuple[str, ...] = ("11", "22"), draws: int = 2):
     r"""The blocks of a joint Gaussian covariance.
 
     For $\begin{pmatrix} a_1 \\ a_2 \end{pmatrix} \sim \mathcal N \Big( \begin{pmatrix} u_1 \\ u_2
@@ -131,50 +56,71 @@ def gaussian_blocks(semidefinite: str = "diagonal blocks", draws: int = 2):
     is rectangular and, apart from the whole matrix being positive semidefinite, arbitrary; even for
     $e = f$ it need be neither symmetric nor positive semidefinite.
 
-    *Check.* Marginal densities by quadrature of the joint one; the least eigenvalue of the
+    Checked on marginal densities by quadrature of the joint one, and on the least eigenvalue of the
     symmetric part of each square block said to be semidefinite.
+
+    Knobs:
+        semidefinite: Which blocks are said to be semidefinite, where they are square.
+        draws: How many covariances are drawn in dimension four.
     """
     against = torch.tensor([[1.0, -0.5], [-0.5, 1.0]])
-    yield equals(gaussian_marginal(torch.zeros(2), against, [1]).cov, 1.0)
+    marginal = gaussian_marginal(torch.zeros(2), against, [1])
+    yield equals("variance of one of two scalars", marginal.cov, 1.0)
     for e, f in ((1, 1), (1, 2), (2, 1), *[(2, 2)] * draws):
         cov = against if e == f == 1 else covariance(e + f)
-        u = torch.randint(-3, 4, (e + f,)).double()
-        here, there = slice(e), slice(e, None)
-        blocks = {"11": cov[here, here], "22": cov[there, there]}
-        if semidefinite == "all blocks" and e == f:
-            blocks |= {"12": cov[here, there], "21": cov[there, here]}
-        for name, block in blocks.items():
-            least = torch.linalg.eigvalsh((block + block.T) / 2).min()
-            yield at_least(least, 0.0, block=name, e=e, f=f)
-        yield equals(cov[there, here], cov[here, there].T, e=e, f=f)
+        u = integers(e + f, most=3)
+        places = {"1": slice(e), "2": slice(e, None)}
+        for name in semidefinite:
+            block = cov[places[name[0]], places[name[1]]]
+            if block.shape[0] == block.shape[1]:
+                least = torch.linalg.eigvalsh((block + block.T) / 2).min()
+                yield at_least("least eigenvalue of a block", least, 0.0, e=e, f=f, block=name)
+        crossed = cov[places["1"], places["2"]].T
+        yield equals(
+            "cross-covariance, transposed", crossed, cov[places["2"], places["1"]], e=e, f=f
+        )
         if e + f == 4:
             continue  # too many points for a quadrature
         cov = cov + torch.eye(e + f)  # also the witness is then at least as wide as I
         order = list(range(e + f))
         for keep, rest in ((order[:e], order[e:]), (order[e:], order[:e])):
-            marginal = MultivariateNormal(*gaussian_marginal(u, cov, keep))
+            marginal = gaussian_marginal(u, cov, keep)
             joint = MultivariateNormal(u[keep + rest], cov[keep + rest][:, keep + rest])
             a = u[keep] + torch.randn(len(keep))
-            density = integrated(joint, a, len(rest))
-            yield equals(density, marginal.log_prob(a).exp(), e=e, f=f)
+            density = MultivariateNormal(*marginal).log_prob(a).exp()
+            share = density / integrated(joint, a, len(rest))
+            at = {"kept": keep[0]}
+            yield equals("marginal density, by the integral", share, 1.0, e=e, f=f, **at)
 
 
+ALL_BLOCKS = ("11", "22", "12", "21")
 gaussian_blocks.foil(
-    "a semidefinite cross-covariance forbids negative correlation", semidefinite="all blocks"
+    "a semidefinite cross-covariance forbids negative correlation", semidefinite=ALL_BLOCKS
 )
-for _where, _printed in {
-    "D-029": r"$\Sigma_{12} \in \mathbb R^{e \times f}$ p.s.d., "
-    r"$\Sigma_{21} \in \mathbb R^{f \times e}$ p.s.d.",
-    "E-031": r"off-diagonal blocks in $\mathbb R^{e \times f}$ and "
-    r"$\mathbb R^{f \times e}$ marked p.s.d.",
-}.items():
+for _where, _printed, _why in (
+    (
+        "D-029",
+        r"$\Sigma_{12} \in \mathbb R^{e \times f}$ p.s.d.,"
+        r" $\Sigma_{21} \in \mathbb R^{f \times e}$ p.s.d.",
+        r"semidefiniteness is not defined for rectangular blocks, and for $e = f = 1$ it is false:"
+        r" two negatively correlated scalars have $\Sigma_{12} = -0.5$ in a positive definite joint"
+        r" covariance",
+    ),
+    (
+        "E-031",
+        r"off-diagonal blocks in $\mathbb R^{e \times f}$ and $\mathbb R^{f \times e}$ marked"
+        r" p.s.d.",
+        r"the same claim on the sibling sheet, with the same counterexample: $\Sigma_{12} = -0.5$"
+        r" in a positive definite covariance of two scalars",
+    ),
+):
     gaussian_blocks.erratum(
         _where,
         printed=_printed,
         right=r"$\Sigma_{21} = \Sigma_{12}^\top$, and the whole matrix p.s.d.",
-        why=r"not defined for rectangular blocks; two negatively correlated scalars have "
-        r"$\Sigma_{12} = -\frac12$ in a positive definite covariance",
-        semidefinite="all blocks",
+        why=_why,
+        weight="hard",
+        semidefinite=ALL_BLOCKS,
     )
 
 
@@ -205,7 +151,14 @@ def conditioned(mean: Tensor, cov: Tensor, z: Tensor):
     return gaussian_condition(mean, cov, list(range(len(z))), z)
 
 
-@claim(by="identity", sources=("D-030", "E-030"), budget=0.5, full={"sizes": ((2, 2), (3, 3)) * 20})
+@claim(
+    by="identity",
+    sources=("D-030", "E-030"),
+    budget=0.5,
+    full={"sizes": ((2, 2), (3, 3)) * 20},
+    short=r"a_2 \mid z \sim \mathcal N(u_2 + K (z - u_1),\, \Sigma_{22} - K \Sigma_{12}),"
+    r" \; K = \Sigma_{21} \Sigma_{11}^{-1}",
+)
 def gaussian_conditioning(formula: Callable = conditioned, sizes: Sizes = ((2, 2), (2, 3), (1, 4))):
     r"""The conditional of a joint Gaussian.
 
@@ -215,21 +168,34 @@ def gaussian_conditioning(formula: Callable = conditioned, sizes: Sizes = ((2, 2
     complement, does not depend on $z$. With the precision $\Lambda = \Sigma^{-1}$ the mean is
     $u_2 - \Lambda_{22}^{-1} \Lambda_{21} (z - u_1)$ and the covariance $\Lambda_{22}^{-1}$.
 
-    *Check.* Against the precision's formula in 30 digits, and the joint density over the
-    marginal one.
+    Checked against the formula of the precision in 30 digits, and against the joint density over
+    the marginal one; also where the coordinates observed are not the first ones.
+
+    Knobs:
+        formula: Mean and covariance from u, $\Sigma$ and the z observed first.
+        sizes: The pairs of e and f.
     """
     for e, f in sizes:
+        at = {"e": e, "f": f}
         cov = covariance(e + f) + torch.ones(e + f, e + f)
-        u, z = (torch.randint(-5, 6, (k,)).double() for k in (e + f, e))
+        u, z = integers(e + f, most=5), integers(e, most=5)
         z[0] = u[0] + 3
         mean, schur = formula(u, cov, z)
         exact_mean, exact_cov = by_precision(u, cov, z)
-        yield equals(mean, exact_mean, e=e, f=f)
-        yield equals(schur, exact_cov, e=e, f=f)
+        yield equals("conditional mean", mean, exact_mean, **at)
+        yield equals("conditional covariance", schur, exact_cov, **at)
+        order = torch.randperm(e + f)
+        back = order.argsort()
+        seen, hidden = back[:e].tolist(), back[e:].sort().indices
+        moved = gaussian_condition(u[order], cov[order][:, order], seen, z)
+        exact = torch.tensor(exact_mean)[hidden], torch.tensor(exact_cov)[hidden][:, hidden]
+        yield equals("mean, the observed ones scattered", moved.mean, exact[0], **at)
+        yield equals("covariance, the observed ones scattered", moved.cov, exact[1], **at)
         points = mean + torch.randn(10, f)
         joint = MultivariateNormal(u, cov).log_prob(torch.cat([z.expand(10, e), points], 1))
         ratio = joint - MultivariateNormal(u[:e], cov[:e, :e]).log_prob(z)
-        yield equals(MultivariateNormal(mean, schur).log_prob(points), ratio, e=e, f=f)
+        density = MultivariateNormal(mean, schur).log_prob(points)
+        yield equals("conditional log-density", density, ratio, **at)
 
 
 gaussian_conditioning.foil(
@@ -254,7 +220,14 @@ def spelt_out(mean_p, cov_p, mean_q, cov_q, *, sign: int = -1, roles: str = "q",
     return (shift @ metric @ shift + trace + sign * logs - n * len(shift)) / 2
 
 
-@claim(by="identity", sources=("A-015", "B-018"), budget=0.5, full={"draws": 30})
+@claim(
+    by="identity",
+    sources=("A-015", "B-018"),
+    budget=0.5,
+    full={"draws": 30},
+    short=r"2\,\mathrm{KL} = \|\mu_Q - \mu_P\|^2_{\Sigma_Q^{-1}} + \mathrm{tr} A - \ln|A| - n,"
+    r" \; A = \Sigma_Q^{-1} \Sigma_P",
+)
 def gaussian_kl(formula: Callable[..., Tensor] = kl, draws: int = 1):
     r"""The Kullback-Leibler divergence between two Gaussians.
 
@@ -266,12 +239,17 @@ def gaussian_kl(formula: Callable[..., Tensor] = kl, draws: int = 1):
     autoencoder. It is zero only between equal laws and does not change under a common invertible
     affine map.
 
-    *Check.* $\mathbb E_P[\log p - \log q]$ by Gauss-Hermite quadrature, which is exact because the
-    integrand is quadratic.
+    Checked against $\mathbb E_P[\log p - \log q]$ by Gauss-Hermite quadrature, which is exact
+    because the integrand is quadratic.
+
+    Knobs:
+        formula: The divergence from the two means and covariances.
+        draws: How many pairs of laws are drawn in each of the dimensions 1 to 3.
     """
     one = torch.ones(1)
-    value = 0.5 * (0.25 + 0.25 + math.log(4) - 1)
-    yield equals(formula(one, one[None], 0 * one, 4 * one[None]), value, n=1)
+    exact = 0.5 * (0.25 + 0.25 + math.log(4) - 1)
+    found = formula(one, one[None], 0 * one, 4 * one[None])
+    yield equals("divergence of $N(1, 1)$ from $N(0, 4)$", found, exact)
     nodes, weights = (torch.tensor(v) for v in np.polynomial.hermite_e.hermegauss(8))
     for d in (1, 2, 3) * draws:
         p, q = ((torch.randn(d), covariance(d)) for _ in range(2))
@@ -279,16 +257,19 @@ def gaussian_kl(formula: Callable[..., Tensor] = kl, draws: int = 1):
         x = p[0] + torch.cartesian_prod(*[nodes] * d).reshape(-1, d) @ factor.T
         mass = torch.cartesian_prod(*[weights / weights.sum()] * d).reshape(-1, d).prod(1)
         gap = MultivariateNormal(*p).log_prob(x) - MultivariateNormal(*q).log_prob(x)
-        yield equals(formula(*p, *q), mass @ gap, n=d)
-        yield equals(formula(*p, *p), 0.0, n=d)
+        yield equals("divergence, by quadrature", formula(*p, *q), mass @ gap, n=d)
+        yield equals("divergence of a law from itself", formula(*p, *p), 0.0, n=d)
         a, b = torch.rand(d, d).tril(-1) + torch.eye(d), torch.randn(d)
         moved = [(a @ mean + b, a @ cov @ a.T) for mean, cov in (p, q)]
         moved = [(mean, (cov + cov.T) / 2) for mean, cov in moved]
-        yield equals(formula(*moved[0], *moved[1]), formula(*p, *q), n=d)
+        after = formula(*moved[0], *moved[1])
+        yield equals("divergence after an affine map", after, mass @ gap, n=d)
         var = p[1].diagonal()
         penalty = (p[0] ** 2 + var - var.log() - 1).sum() / 2
-        yield equals(formula(p[0], var.diag(), 0 * p[0], torch.eye(d)), penalty, n=d)
-        yield equals(kl(p[0], var, 0 * var, 0 * var + 1, diagonal=True), penalty, n=d)
+        whole = formula(p[0], var.diag(), 0 * p[0], torch.eye(d))
+        yield equals("penalty of an autoencoder", whole, penalty, n=d)
+        short = kl(p[0], var, 0 * var, 0 * var + 1, diagonal=True)
+        yield equals("penalty from variances alone", short, penalty, n=d)
 
 
 gaussian_kl.foil("the log-ratio with the other sign", formula=partial(spelt_out, sign=1))

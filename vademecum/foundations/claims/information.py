@@ -104,7 +104,11 @@ def _information(table: list[list[float]]) -> float:
 
 
 entropy.foil("without the minus it is negative", sign=-1)
-entropy.foil(r"$\log_2$ gives 2 for the uniform law on 4, where nats are promised", base=2.0)
+entropy.foil(
+    r"$\log_2$ gives 1 for a fair coin, where nats are promised",
+    refuted_by="entropy of a uniform law",
+    base=2.0,
+)
 entropy.foil(r"the collision entropy reaches $\log k$, but does not group", order=2.0)
 
 
