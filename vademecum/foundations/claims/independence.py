@@ -1,5 +1,6 @@
 """What the course claims of independent variables, and of uncorrelated ones."""
 
+import math
 from collections.abc import Callable
 from itertools import product
 from typing import Literal
@@ -9,8 +10,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.foundations.claims.probability_rules import law
-from vademecum.foundations.joint_tables import conditional, is_independent, marginal
+from vademecum.foundations import conditional, is_independent, marginal, mutual_information
 
 COPIES = torch.tensor([[1, 0], [0, 1]])
 SQUARE = torch.tensor([[0, 1], [1, 0], [0, 1]])  # Y = X^2 for X uniform on -1, 0, 1
@@ -58,7 +58,25 @@ def alike(joint: Tensor) -> bool:
     return len(p_x) == len(p_y) and torch.allclose(p_x, p_y)
 
 
-@claim(by="identity", sources=("D-003", "E-003"), budget=0.5, full={"draws": 200})
+def dependence(table: Tensor) -> Tensor:
+    """The squared weight times the gap of a joint law and the product of its marginals."""
+    return table.sum() * table - table.sum(1, keepdim=True) * table.sum(0)
+
+
+def information(table: Tensor) -> float:
+    """The mutual information of a table of counts, by its definition."""
+    n, gone = int(table.sum()), table.sum(1, keepdim=True) * table.sum(0)
+    pairs = zip(table.flatten().tolist(), gone.flatten().tolist(), strict=True)
+    return math.fsum(c / n * math.log(n * c / g) for c, g in pairs if c)
+
+
+@claim(
+    by="identity",
+    sources=("D-003", "E-003"),
+    budget=0.5,
+    full={"draws": 200},
+    short=r"X \perp Y \iff P(X \in A, Y \in B) = P(X \in A) P(Y \in B) \;\; \forall A, B",
+)
 def independence(
     test: Callable[[Tensor], Tensor | bool] = lambda joint: is_independent(joint, 0, 1),
     draws: int = 6,
@@ -67,29 +85,46 @@ def independence(
 
     $X$ and $Y$ are independent if and only if $P(X \in A, Y \in B) = P(X \in A) P(Y \in B)$ for all
     events $A$, $B$; for discrete variables if and only if the joint table is the outer product of
-    its marginals, which is to say that it has rank one.
+    its marginals, which is to say that it has rank one; and if and only if the mutual information
+    $I(X; Y) = \sum_{x, y} p(x, y) \log \frac{p(x, y)}{p(x) p(y)}$ is zero. Otherwise it is at least
+    $2\,\mathrm{TV}^2$ with the total variation of the joint law and the product (Pinsker).
 
-    *Check.* Integer tables of rank one, and the same with a unit of mass moved inside a 2x2 block:
-    against all 2x2 minors, exactly, and against all pairs of events.
+    Checked on integer tables of rank one, and on the same with a unit of mass moved inside a 2x2
+    block: against all 2x2 minors and against all pairs of events, in integers.
+
+    Knobs:
+        test: What is called independent.
+        draws: How many tables are drawn.
     """
     tables = [COPIES, SQUARE]
     for k in range(draws):
         table = rank_one(*((2, 2), (3, 2), (3, 4))[k % 3])
         tables += [table, shifted(table)]
     for i, table in enumerate(tables):
-        joint = law(table)
-        yield equals(int(test(joint)), int(singular(table)), table=i)
-        gap = joint - joint.sum(1, keepdim=True) * joint.sum(0)
-        events = [torch.cartesian_prod(*[torch.arange(2.0)] * size) for size in joint.shape]
+        joint, gap = table / table.sum(), dependence(table)
+        called = int(test(joint))
+        yield equals("whether the test says independent", called, int(singular(table)), table=i)
+        events = [torch.cartesian_prod(*[torch.arange(2)] * size) for size in table.shape]
         worst = (events[0] @ gap @ events[1].T).abs().max()
-        yield equals(int(test(joint)), int(worst < 1e-12), table=i)
+        yield equals("whether all events are independent", int(worst == 0), called, table=i)
+        found = mutual_information(joint)
+        exact = 0.0 if singular(table) else information(table)
+        yield equals("mutual information", found, exact, table=i)
+        half = float(gap.abs().sum() / table.sum() ** 2) / 2
+        yield at_least("mutual information, by Pinsker", found, 2 * half**2, table=i)
 
 
 independence.foil("zero covariance: also $X$ uniform on $-1, 0, 1$ and $X^2$", test=uncorrelated)
 independence.foil("equal marginals: also a fair coin and itself", test=alike)
 
 
-@claim(by="identity", sources=("D-004", "D-006", "E-005", "E-006"), budget=0.5, full={"draws": 100})
+@claim(
+    by="identity",
+    sources=("D-004", "D-006", "E-005", "E-006"),
+    budget=0.5,
+    full={"draws": 100},
+    short=r"X \perp Y \mid Z \iff P(X, Y \mid z) = P(X \mid z) P(Y \mid z) \;\; \forall z",
+)
 def conditional_independence(
     given: tuple[int, ...] = (2,),
     implies: Literal["nothing", "marginal", "conditional"] = "nothing",
@@ -103,8 +138,13 @@ def conditional_independence(
     $X = Y = Z$ of a coin are independent and not without; two fair coins are independent and not
     given whether they differ.
 
-    *Check.* Tables of integers whose slices at fixed $z$ have rank one, and perturbed ones: against
-    the minors of the slices, and against the second form.
+    Checked on tables of integers whose slices at fixed $z$ have rank one, and on perturbed ones:
+    against the minors of the slices, and against the second form.
+
+    Knobs:
+        given: The variables that are given.
+        implies: Which kind of independence is said to follow from the other.
+        draws: How many tables are drawn.
     """
     tables = [COPIED_TWICE, EXCLUSIVE_OR]
     for k in range(draws):
@@ -113,18 +153,21 @@ def conditional_independence(
         slices[k % 3] = shifted(slices[k % 3])
         tables.append(torch.stack(slices, -1))
     for i, table in enumerate(tables):
-        joint = law(table)
+        joint = table / table.sum()
+        within = all(singular(z) for z in table.unbind(-1))
+        without = singular(table.sum(-1))
+        if implies == "marginal":
+            without = without or within
+        if implies == "conditional":
+            within = within or without
         measured = int(is_independent(joint, 0, 1, given))
-        yield equals(measured, int(all(singular(z) for z in table.unbind(-1))), table=i)
+        yield equals("whether independent given Z", measured, int(within), table=i)
         if table.sum(0).all():  # then P(y, z) > 0 everywhere
             gap = conditional(joint, 0, given=(1, 2)) - conditional(joint, 0, given=2)[:, None]
-            yield equals(measured, int(gap.abs().max() < 1e-12), table=i)
-        without = int(is_independent(joint, 0, 1))
-        yield equals(without, int(singular(table.sum(-1))), table=i)
-        if implies == "marginal":
-            yield at_least(without, measured, table=i)
-        if implies == "conditional":
-            yield at_least(measured, without, table=i)
+            free = int(gap.abs().max() < 1e-12)
+            yield equals("whether Y adds nothing to Z", free, measured, table=i)
+        measured = int(is_independent(joint, 0, 1))
+        yield equals("whether independent without Z", measured, int(without), table=i)
 
 
 conditional_independence.foil("three copies of a coin", implies="marginal")
@@ -132,7 +175,13 @@ conditional_independence.foil("two coins, given whether they differ", implies="c
 conditional_independence.foil("independence after summing $Z$ out", given=())
 
 
-@claim(by="identity", sources=("D-010", "E-010"), budget=0.5, full={"unit": 24})
+@claim(
+    by="identity",
+    sources=("D-010", "E-010"),
+    budget=0.5,
+    full={"unit": 24},
+    short=r"X \perp Y \implies \mathrm{Cov}(X, Y) = 0",
+)
 def independence_uncorrelated(
     converse: Literal["binary", "always"] = "binary", sign: int = 1, unit: int = 12
 ):
@@ -144,27 +193,33 @@ def independence_uncorrelated(
 
     *Proof* for binary ones: the covariance is the determinant of the 2x2 table.
 
-    *Check.* All 2x2 tables of probabilities that are multiples of $\frac1{12}$ (`unit`), exactly; a
-    Gaussian density with a diagonal covariance is the product of its marginals.
+    Checked on tables of integers, and on all 2x2 tables of probabilities that are multiples of
+    $\frac1{12}$, exactly; a Gaussian density with a diagonal covariance is the product of its
+    marginals.
+
+    Knobs:
+        converse: For which variables zero covariance is said to imply independence.
+        sign: The sign of the second product in the determinant.
+        unit: How many equal parts the probabilities of the 2x2 tables have.
     """
-    for table in [SQUARE, *(rank_one(3, 4) for _ in range(4))]:
-        independent = int(is_independent(law(table), 0, 1))
+    for i, table in enumerate([SQUARE, *(rank_one(3, 4) for _ in range(4))]):
+        found = int(is_independent(table / table.sum(), 0, 1))
         zero = int(scaled_covariance(table) == 0)
-        yield equals(independent, int(singular(table)))
-        yield at_most(independent, zero)
-        if converse == "always":
-            yield at_least(independent, zero)
+        yield at_most("whether independent, if uncorrelated", found, zero, table=i)
+        independent = singular(table) or (converse == "always" and zero == 1)
+        yield equals("whether independent", found, int(independent), table=i)
     cells = [c for c in product(range(unit + 1), repeat=3) if sum(c) <= unit]
     tables = torch.tensor([(*c, unit - sum(c)) for c in cells]).view(-1, 2, 2)
     determinants = tables[:, 0, 0] * tables[:, 1, 1] - sign * tables[:, 0, 1] * tables[:, 1, 0]
     covariances = scaled_covariance(tables)
-    yield equals(covariances, determinants, unit=unit)
+    yield equals("covariance of two binary variables", covariances, determinants, unit=unit)
     independent = is_independent(tables / unit, 0, 1, batch_dims=1)
-    yield equals(independent, covariances == 0, unit=unit)
+    yield equals("whether two binary variables are independent", independent, covariances == 0)
     mean, var = torch.randn(3), torch.rand(3) + 0.1
     x = mean + torch.randn(20, 3)
     factors = Normal(mean, var.sqrt()).log_prob(x).sum(-1)
-    yield equals(MultivariateNormal(mean, var.diag()).log_prob(x), factors)
+    joint = MultivariateNormal(mean, var.diag()).log_prob(x)
+    yield equals("log-density of uncorrelated Gaussian variables", joint, factors)
 
 
 independence_uncorrelated.foil(

@@ -32,6 +32,7 @@ def laws(n: int, atoms: int) -> tuple[Tensor, Tensor, Tensor]:
     sources=("A-003", "B-015", "D-057", "D-058", "E-047", "E-048"),
     budget=0.5,
     full={"n": 50_000},
+    short=r"f(\mathbb E[X]) \le \mathbb E[f(X)] \quad (f \text{ convex})",
 )
 def jensen_inequality(
     sense: int = 1, among: Literal["convex", "cube", "logarithm"] = "convex", n: int = 200
@@ -46,6 +47,11 @@ def jensen_inequality(
 
     Checked exactly on random finite laws with integer atoms and an integer mean; for $\exp$ and
     $-\log$ in floats; and for the Gaussian by quadrature, $e^\mu < e^{\mu + \sigma^2 / 2}$.
+
+    Knobs:
+        sense: The direction of the inequality.
+        among: Whether the functions are convex, or the cube or the logarithm stands among them.
+        n: How many laws are drawn for each number of atoms.
     """
     shapes: list[Callable[[Tensor], Tensor]] = [torch.square, lambda x: x**4, torch.abs]
     if among == "cube":
@@ -56,24 +62,30 @@ def jensen_inequality(
         wedge = hinges(1)
         for f in (*shapes, lambda x, w=wedge: w(x.reshape(-1, 1)).view(x.shape)):
             gap = (k * f(x)).sum(1) - m * f(mean)
-            yield at_least(sense * gap, 0, atoms=atoms)
+            yield at_least("gap of the inequality, m-fold", sense * gap, 0, atoms=atoms)
         strict = (k * x**4).sum(1) - m * mean**4
         constant = ((x == mean[:, None]) | (k == 0)).all(1)
-        yield equals(strict == 0, constant, atoms=atoms)
+        yield equals("whether equal for $x^4$", strict == 0, constant, atoms=atoms)
         flat = (k * x.abs()).sum(1) == m * mean.abs()  # affine on the hull if zero is not inside
         signs = torch.where(k > 0, x.sign(), 0)
-        yield equals(flat, signs.amin(1) * signs.amax(1) >= 0, atoms=atoms)
-        yield equals((k * (3 * x - 7)).sum(1), m * (3 * mean - 7), atoms=atoms)
-        yield equals((k * x[:, :1] ** 4).sum(1), m * x[:, 0] ** 4, atoms=atoms)  # point masses
+        affine = signs.amin(1) * signs.amax(1) >= 0
+        yield equals("whether equal for $|x|$", flat, affine, atoms=atoms)
+        line = (k * (3 * x - 7)).sum(1)
+        yield equals("m-fold mean of $3 x - 7$", line, m * (3 * mean - 7), atoms=atoms)
+        point = (k * x[:, :1] ** 4).sum(1)
+        yield equals("m-fold mean of $x^4$ at a point mass", point, m * x[:, 0] ** 4, atoms=atoms)
         p, x = torch.rand(n, atoms).softmax(1), 0.1 + 3 * torch.rand(n, atoms)
-        float_shapes = [torch.exp, torch.log if among == "logarithm" else lambda x: -x.log()]
-        for f in float_shapes:
-            yield at_least(sense * (p * f(x)).sum(1), sense * f((p * x).sum(1)), tol=1e-12)
+        sign = 1 if among == "logarithm" else -1
+        for name, f in {"exp": torch.exp, "log": lambda x, s=sign: s * x.log()}.items():
+            gap = sense * ((p * f(x)).sum(1) - f((p * x).sum(1)))
+            at = {"atoms": atoms, "function": name}
+            yield at_least("gap for exp and minus log", gap, 0.0, tol=1e-12, **at)
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     for mu, sigma in ((0.0, 1.0), (-1.0, 0.5), (0.5, 1.5)):
         mean = float(weights @ np.exp(mu + sigma * nodes)) / math.sqrt(2 * math.pi)
-        yield equals(mean, math.exp(mu + sigma**2 / 2), mu=mu)
-        yield at_least(sense * (mean - math.exp(mu)), 0.0, mu=mu)
+        yield equals("mean of exp for a Gaussian", mean, math.exp(mu + sigma**2 / 2), mu=mu)
+        gap = sense * (mean - math.exp(mu))
+        yield at_least("gap for a Gaussian", gap, 0.0, mu=mu)
 
 
 jensen_inequality.foil("the reversed inequality: the square of a random sign", sense=-1)
@@ -81,7 +93,13 @@ jensen_inequality.foil("the cube is not convex: mean 0, mean of cubes -2", among
 jensen_inequality.foil("the logarithm is concave", among="logarithm")
 
 
-@claim(by="sampling", sources=("B-016",), budget=0.5, full={"n": 10_000})
+@claim(
+    by="sampling",
+    sources=("B-016",),
+    budget=0.5,
+    full={"n": 10_000},
+    short=r"\mathbb E[\log X] \le \log \mathbb E[X] \quad (X > 0)",
+)
 def jensen_logarithm(sense: int = 1, n: int = 200):
     r"""Jensen's inequality for the logarithm.
 
@@ -91,6 +109,10 @@ def jensen_logarithm(sense: int = 1, n: int = 200):
 
     Checked in exact integers: for atoms $x_i$ with weights $k_i / m$ it reads
     $m^m \prod_i x_i^{k_i} \le (\sum_i k_i x_i)^m$.
+
+    Knobs:
+        sense: The direction of the inequality.
+        n: How many laws are drawn.
     """
     draws = [([1, 3], [1, 1]), ([5, 5], [2, 3])]
     for _ in range(n):
@@ -101,8 +123,10 @@ def jensen_logarithm(sense: int = 1, n: int = 200):
         m = sum(k)
         geometric = m**m * math.prod(a**b for a, b in zip(x, k, strict=True))
         arithmetic = sum(a * b for a, b in zip(x, k, strict=True)) ** m
-        yield at_most(sense * geometric, sense * arithmetic, atoms=len(x))
-        yield equals(int(geometric == arithmetic), int(len(set(x)) == 1), atoms=len(x))
+        at, compare = {"atoms": len(x)}, at_most if sense > 0 else at_least
+        yield compare("$m^m \\prod_i x_i^{k_i}$", geometric, arithmetic, **at)
+        equal = int(geometric == arithmetic)
+        yield equals("whether the means are equal", equal, int(len(set(x)) == 1), **at)
 
 
 jensen_logarithm.foil("the reversed sign: 3 * 4 < 16 for the atoms 1 and 3", sense=-1)
