@@ -58,6 +58,8 @@ def kl_code_length(
         mean = p @ code.lengths.double()
         plain = -torch.special.xlogy(p, p).sum() / math.log(2)
         yield equals("mean length beyond the entropy", mean - plain, excess(p, q), tree=tree)
+        yield equals("cross-entropy in bits", cross(p, q, base=2), mean, tree=tree)
+        yield equals("entropy in bits", shannon(p, base=2), plain, tree=tree)
         text = torch.randint(len(p), (30,)).tolist()
         read = _decoded("".join(code.words[x] for x in text), code.words)
         yield equals("letters read back", read, text, tree=tree)

@@ -138,6 +138,13 @@ def chebyshev_inequality(factor: float = 1.0, power: float = 1.0, count: int = 1
         yield equals("variance of two atoms", second, sigma**2, **at)
         one_sided = chebyshev_bound(sigma**2, epsilon, two_sided=False)
         yield equals("one-sided bound for two atoms", one_sided, above, **at)
+        for n in (2, 7):
+            both = min(sigma**2 / (n * epsilon**2), 1.0)
+            bound = chebyshev_bound(sigma**2, epsilon, n)
+            yield equals("bound for a mean of n", bound, both, n=n, **at)
+            above = sigma**2 / (sigma**2 + n * epsilon**2)
+            bound = chebyshev_bound(sigma**2, epsilon, n, two_sided=False)
+            yield equals("one-sided bound for a mean of n", bound, above, n=n, **at)
         for delta in (0.5, 0.0625):
             exact = Fraction(sigma) ** 2 / Fraction(epsilon) ** 2 / Fraction(delta)
             n = chebyshev_sample_size(sigma**2, epsilon, delta)
@@ -214,6 +221,9 @@ def hoeffding_inequality(
     """
     t, ten = torch.tensor([0.3]), torch.ones(10)
     yield equals("bound for ten ranges of 1", formula(t, ten), math.exp(-1.8), n=10, t=0.3)
+    t, width = torch.tensor([0.2, 0.5]), torch.tensor([1.0, 2.0, 3.0])
+    log = formula(t, width).log()
+    yield equals("logarithm of the bound for ranges 1, 2, 3", log, -2 * 9 * t**2 / 14)
     for n in sizes:
         for p in (0.1, 0.3, 0.5, 0.9, None):
             chance = torch.rand(n) if p is None else torch.full((n,), p)

@@ -137,9 +137,9 @@ def convex_set(
         yield equals("sum of the weights between two of a simplex", middle.sum(1), 48, d=d)
         yield at_least("weights between two of a simplex", middle, 0, d=d)
         for region in (Box(-torch.rand(d), torch.ones(d)), Ball(torch.randn(d), 2.0)):
-            points = region.sample(500, generator=torch.default_generator)
+            points = region.sample(2000, generator=torch.default_generator)
             x, y = points.chunk(2)
-            z = torch.lerp(x, y, torch.rand(250, 1))
+            z = torch.lerp(x, y, torch.rand(1000, 1))
             kind = type(region).__name__
             yield equals("projection of a point between two", region.project(z), z, d=d, set=kind)
             yield from sampled_law(region, points)
@@ -168,8 +168,8 @@ def convex_function(
     $\lambda \in [0, 1]$: chords lie above the graph, or equivalently, the epigraph is convex. It is
     strictly convex if the inequality is strict for $x \ne x'$ and $0 < \lambda < 1$.
 
-    Checked on exact integer chords; and `convexity_violation` finds no violation where there is
-    none, and the worst one of $\sin$ on $[0, \pi]$ (which is 1), of $x^3$ on $[-2, 0]$
+    Checked on exact integer chords; and `convexity_violation` finds no violation of $x^2$ and of
+    log-sum-exp, and the worst one of $\sin$ on $[0, \pi]$ (which is 1), of $x^3$ on $[-2, 0]$
     ($\frac{16}{3 \sqrt 3}$), of $-x^2$ on $[-1, 1]$ (1) and of $x_1 x_2$ on $[-1, 1]^2$ (1).
 
     Knobs:
@@ -187,7 +187,6 @@ def convex_function(
     right: list[tuple[Function, float, float, int]] = [
         wrong.get(among, (lambda x: x[:, 0] ** 2, -1.0, 1.0, 1)),
         (lambda x: x.logsumexp(1), -3.0, 3.0, 3),
-        (lambda x: torch.nn.functional.softplus(x).sum(1), -3.0, 3.0, 3),
     ]
     for f, low, high, d in right:
         found = search(f, low, high, d)

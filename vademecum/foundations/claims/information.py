@@ -88,7 +88,8 @@ def entropy(order: float = 1.0, base: float = math.e, sign: int = 1):
         bits = mutual_information(joint, base=2) * math.log(2)
         yield equals("mutual information from bits", bits, exact, k=k)
     dyadic = torch.tensor([0.5, 0.25, 0.125, 0.125])
-    yield equals("bits of a dyadic law", formula(dyadic) / math.log(2), 1.75)
+    yield equals("nats of a dyadic law, by those of a bit", formula(dyadic) / math.log(2), 1.75)
+    yield equals("bits of a dyadic law", sign * shannon(dyadic, base=2), 1.75)
 
 
 def _information(table: list[list[float]]) -> float:
