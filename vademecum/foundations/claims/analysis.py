@@ -116,7 +116,7 @@ def edit_distance(s: str, t: str) -> int:
 @claim(
     by="sampling",
     sources=("D-059",),
-    budget=0.5,
+    budget=1.0,
     full={"pairs": 100_000, "sets": 30},
     short=r"d_Y(f(x_1), f(x_2)) \le L\, d_X(x_1, x_2), \quad L = \sup_x \|Df(x)\|",
 )
@@ -160,7 +160,7 @@ def lipschitz_continuity(
         (torch.square, -1.0, 2.0, 4.0),
     ):
         box = Box(torch.tensor([low]), torch.tensor([high]))
-        found = lipschitz_constant(g, box, pairs=20, starts=4, generator=torch.default_generator)
+        found = lipschitz_constant(g, box, pairs=20, starts=4)
         yield equals("steepest quotient found on an interval", found.value, steepest, high=high)
     shapes = torch.randint(1, 6, (sets, 2)).tolist()
     maps = [torch.tensor([[0.0, 1.0], [0.0, 0.0]]), *(torch.randn(m, n) for m, n in shapes)]
@@ -174,10 +174,8 @@ def lipschitz_continuity(
         image, apart = (x @ a.T - y @ a.T).norm(dim=1), (x - y).norm(dim=1)
         yield at_most("distance of two images under a matrix", image, top * apart, m=m, n=n)
         yield equals("stretch of the first singular vector", (a @ vh[0]).norm(), top, m=m, n=n)
-        found = lipschitz_constant(
-            lambda x, a=a: x @ a.T, Ball(torch.zeros(n), 2.0), pairs=20, starts=2, steps=2,
-            generator=torch.default_generator,
-        )  # fmt: skip
+        ball = Ball(torch.zeros(n), 2.0)
+        found = lipschitz_constant(lambda x, a=a: x @ a.T, ball, pairs=20, starts=2, steps=2)
         yield equals("steepest quotient found of a matrix", found.value, top, m=m, n=n)
     words = ["".join(w) for n in range(5) for w in product("01", repeat=n)]
     strings = list(combinations_with_replacement(words, 2))

@@ -11,12 +11,6 @@ from vademecum.foundations import Box, bregman_divergence, strong_convexity_cons
 from vademecum.foundations.claims.convexity import ROUNDING, Function, chords, search
 
 
-def least_curvature(f: Function, region: Box, **search: int) -> float:
-    """What the search for the least curvature finds."""
-    found = strong_convexity_constant(f, region, generator=torch.default_generator, **search)
-    return found.value
-
-
 @claim(
     by="sampling",
     sources=("A-099", "B-218", "C-101", "D-041", "E-039"),
@@ -136,7 +130,7 @@ def curvatures():
     for c in (0.3, 1.9, 2.1):  # the Hessian has the eigenvalues 2 + c and 2 - c
         f = lambda x, c=c: x.square().sum(1) + c * x.prod(1)  # noqa: E731
         cube = Box(-torch.ones(2), torch.ones(2))
-        least = least_curvature(f, cube, pairs=20, starts=2, steps=2)
+        least = strong_convexity_constant(f, cube, pairs=20, starts=2, steps=2).value
         yield equals("least eigenvalue of a Hessian", least, 2 - c, c=c)
         gap = search(f, -1.0, 1.0, d=2).gap
         yield equals("largest gap of a chord", gap, max(c - 2, 0.0), c=c)
@@ -147,8 +141,8 @@ def curvatures():
     ]
     for f, low, high, least in known:
         box = Box(torch.tensor([low]), torch.tensor([high]))
-        found = least_curvature(lambda x, f=f: f(x)[:, 0], box, pairs=20, starts=4)
-        yield equals("least curvature of one variable", found, least, high=high)
+        found = strong_convexity_constant(lambda x, f=f: f(x)[:, 0], box, pairs=20, starts=4)
+        yield equals("least curvature of one variable", found.value, least, high=high)
 
 
 convexity_second_order.erratum(
