@@ -81,6 +81,25 @@ markov_inequality.erratum(
 )
 
 
+def bounds_of_means(sigma: float, epsilon: float):
+    """The bounds for means of n variables, and how many it takes, against exact ones."""
+    at = {"epsilon": epsilon, "sigma": sigma}
+    for n in (2, 7):
+        both = min(sigma**2 / (n * epsilon**2), 1.0)
+        bound = chebyshev_bound(sigma**2, epsilon, n)
+        yield equals("bound for a mean of n", bound, both, n=n, **at)
+        above = sigma**2 / (sigma**2 + n * epsilon**2)
+        bound = chebyshev_bound(sigma**2, epsilon, n, two_sided=False)
+        yield equals("one-sided bound for a mean of n", bound, above, n=n, **at)
+    for delta in (0.5, 0.0625):
+        exact = Fraction(sigma) ** 2 / Fraction(epsilon) ** 2 / Fraction(delta)
+        n = chebyshev_sample_size(sigma**2, epsilon, delta)
+        yield equals("sample size", n, math.ceil(exact), delta=delta, **at)
+        n = chebyshev_sample_size(sigma**2, epsilon, delta, two_sided=False)
+        least = max(1, math.ceil(exact * (1 - Fraction(delta))))
+        yield equals("one-sided sample size", n, least, delta=delta, **at)
+
+
 @claim(
     by="sampling",
     sources=("D-031", "E-032"),
@@ -138,20 +157,7 @@ def chebyshev_inequality(factor: float = 1.0, power: float = 1.0, count: int = 1
         yield equals("variance of two atoms", second, sigma**2, **at)
         one_sided = chebyshev_bound(sigma**2, epsilon, two_sided=False)
         yield equals("one-sided bound for two atoms", one_sided, above, **at)
-        for n in (2, 7):
-            both = min(sigma**2 / (n * epsilon**2), 1.0)
-            bound = chebyshev_bound(sigma**2, epsilon, n)
-            yield equals("bound for a mean of n", bound, both, n=n, **at)
-            above = sigma**2 / (sigma**2 + n * epsilon**2)
-            bound = chebyshev_bound(sigma**2, epsilon, n, two_sided=False)
-            yield equals("one-sided bound for a mean of n", bound, above, n=n, **at)
-        for delta in (0.5, 0.0625):
-            exact = Fraction(sigma) ** 2 / Fraction(epsilon) ** 2 / Fraction(delta)
-            n = chebyshev_sample_size(sigma**2, epsilon, delta)
-            yield equals("sample size", n, math.ceil(exact), delta=delta, **at)
-            n = chebyshev_sample_size(sigma**2, epsilon, delta, two_sided=False)
-            least = max(1, math.ceil(exact * (1 - Fraction(delta))))
-            yield equals("one-sided sample size", n, least, delta=delta, **at)
+        yield from bounds_of_means(sigma, epsilon)
 
 
 chebyshev_inequality.foil(r"the halved bound $\frac{\sigma^2}{2 \epsilon^2}$", factor=0.5)
