@@ -163,6 +163,7 @@ def chebyshev_inequality(factor: float = 1.0, power: float = 1.0, count: int = 1
 chebyshev_inequality.foil(r"the halved bound $\frac{\sigma^2}{2 \epsilon^2}$", factor=0.5)
 chebyshev_inequality.foil(
     r"$\frac{\sigma}{\epsilon^2}$: at $\sigma = \epsilon = 2$ it is $\frac12$, the tail 1",
+    refuted_by="bound for three atoms",
     power=0.5,
 )
 
@@ -234,11 +235,12 @@ def hoeffding_inequality(
         for p in (0.1, 0.3, 0.5, 0.9, None):
             chance = torch.rand(n) if p is None else torch.full((n,), p)
             for width in (torch.ones(n), torch.arange(n) % 3 + 1.0):
+                at = {"n": n, "p": p or "drawn", "widest": float(width.max())}
                 for side in (chance, 1 - chance):  # the lower tail is the upper one of b - Z
                     off, tail = tails(width, side, independent=independent)
                     t, tail = off[off > 1e-9] / n, tail[off > 1e-9]
                     log = formula(t, width).log()
-                    yield at_most("logarithm of an exact tail", tail.log(), log, tol=1e-11, n=n)
+                    yield at_most("logarithm of an exact tail", tail.log(), log, tol=1e-11, **at)
         t = torch.tensor([0.1, 0.3, 0.7])
         log = formula(t, torch.ones(n)).log()
         yield equals("logarithm of the bound for ranges of 1", log, -2 * n * t**2, n=n)
@@ -254,7 +256,7 @@ def hoeffding_inequality(
 
 
 hoeffding_inequality.foil(
-    "fair coins exceed the doubled exponent",
+    "exact tails exceed the doubled exponent",
     refuted_by="logarithm of an exact tail",
     formula=exponent(4, 2),
 )

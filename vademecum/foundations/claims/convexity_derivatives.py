@@ -114,7 +114,9 @@ def convexity_second_order(order: int = 2, n: int = 100):
         if rise.max() < ROUNDING:
             yield at_least("least derivative of a convex function", least, 0.0, function=name)
         else:
-            yield at_most("least derivative if not convex", least, -0.1, function=name)
+            yield at_most(
+                "least derivative of a function that is not convex", least, -0.1, function=name
+            )
     a, b = (v.flatten()[:, None] for v in torch.meshgrid(*[torch.arange(-8, 9)] * 2, indexing="ij"))
     f = lambda x: x**4 + 12 * a * x**3 + 144 * b * x**2  # x in units of 1/12  # noqa: E731
     x, y, k, z = (v.flatten() for v in chords(n, 1, reach=12))
@@ -164,6 +166,6 @@ convexity_second_order.erratum(
     why=r"as scanned, the same missing prime, which the scan may have dropped. The condition"
     r" characterises monotone, not convex functions; $x^3$ satisfies it and is not convex",
     weight="scan",
-    refuted_by="least derivative if not convex",
+    refuted_by="least derivative of a function that is not convex",
     order=1,
 )
