@@ -192,8 +192,8 @@ def gibbs_inequality(score: Divergence = cross, pairs: int = 10**4):
     $H(p, \mathrm{softmax}(z))$ is $\mathrm{softmax}(z) - p$, zero exactly there. The log score is
     thus strictly proper.
 
-    Checked on random laws; on the gradient; and on where L-BFGS ends, whose last gradient, the
-    error itself, is below $10^{-9}$.
+    Checked on random laws; on the gradient; and on where L-BFGS ends: an excess of $10^{-15}$,
+    which rounding hides, leaves a total variation of at most $3 \cdot 10^{-8}$.
 
     Knobs:
         score: What is called the cross-entropy of p and q.
@@ -218,7 +218,7 @@ def gibbs_inequality(score: Divergence = cross, pairs: int = 10**4):
         return value.item()
 
     descent.step(closure)
-    yield equals("law that minimises the cross-entropy", z.softmax(0), p, tol=1e-8)
+    yield equals("law that minimises the cross-entropy", z.softmax(0), p, tol=1e-7)
 
 
 gibbs_inequality.foil(
