@@ -164,9 +164,19 @@ def _returns():
     return [equals("one", 1, 1)]
 
 
+def _unexplained(n: int = 1, m: int = 2):
+    """It explains one knob of two.
+
+    Knobs:
+        m: The other one.
+    """
+    yield equals("one", 1, 1)
+
+
 @pytest.mark.parametrize(
     ("check", "message"),
     [
+        (_unexplained, "must explain n, m, in this order, and explains m"),
         (_silent, "no docstring"),
         (_no_default, "knob 'knob' .* needs a default"),
         (_reserved, "knob 'seed'"),

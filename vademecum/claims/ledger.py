@@ -234,7 +234,7 @@ def _insist_on_form(check: Check) -> None:
         if parameter.default is parameter.empty or knob in ("seed", "full"):
             raise TypeError(f"knob {knob!r} of {name} needs a default, or other name")
     explained = explained_knobs(inspect.getdoc(check) or "")
-    if explained and list(explained) != list(knobs):
+    if list(explained) != list(knobs):
         raise TypeError(
             f"the section Knobs: of {name} must explain {', '.join(knobs) or 'nothing'}, in this"
             f" order, and explains {', '.join(explained) or 'nothing'}"
