@@ -206,6 +206,12 @@ def test_margin_on_gpu():
     assert ((y.double() * (x.double() @ w.double())) >= 0.1 * w.double().norm()).all()
 
 
+def test_numbers_are_drawn_where_the_generator_is():
+    assert separable(2, 2, margin=0.1, generator=seeded(), device="meta").x.is_meta
+    assert moons(4, noise=0.1, generator=seeded(), device="meta").x.is_meta
+    assert gaussians(4, generator=seeded(), device="meta").x.is_meta
+
+
 MEANS = torch.zeros(3, 2)
 
 ERRORS = [
@@ -217,10 +223,6 @@ ERRORS = [
     (lambda: separable(2, 2, margin=0.9999999, dtype=torch.float32), "margin must be < 0.999998"),
     (lambda: separable(2, 2, margin=math.nan), "margin must be .*, got nan"),
     (lambda: separable(2, 2, margin=0.1, dtype=torch.int64), "dtype must be floating point"),
-    (
-        lambda: separable(2, 2, margin=0.1, generator=seeded(), device="meta"),
-        "generator must be on",
-    ),
     (lambda: moons(1), "n must be >= 2, got 1"),
     (lambda: moons(4, noise=-1.0), "noise must be >= 0, got -1"),
     (lambda: moons(4, noise=math.inf), "noise must be finite, got inf"),

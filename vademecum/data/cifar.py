@@ -19,6 +19,7 @@ from torch import Tensor
 
 from vademecum.arguments import choice, whole
 from vademecum.data._packed import unpacked
+from vademecum.results import one_line
 
 __all__ = ["CIFAR10_CLASSES", "Cifar10", "read_cifar10"]
 
@@ -47,6 +48,8 @@ class Cifar10(NamedTuple):
 
     x: UInt8[Tensor, " n 3 32 32"]
     y: Int64[Tensor, " n"]
+
+    __repr__ = one_line
 
 
 def read_cifar10(

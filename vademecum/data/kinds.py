@@ -5,6 +5,8 @@ from typing import NamedTuple
 from jaxtyping import Int64, Num
 from torch import Tensor
 
+from vademecum.results import one_line
+
 __all__ = ["Graph", "Images", "Text"]
 
 
@@ -20,6 +22,8 @@ class Images(NamedTuple):
     x: Num[Tensor, " n channels height width"]
     y: Int64[Tensor, " n"]
     classes: tuple[str, ...]
+
+    __repr__ = one_line
 
 
 class Graph(NamedTuple):
@@ -37,6 +41,8 @@ class Graph(NamedTuple):
     y: Int64[Tensor, " n"]
     classes: tuple[str, ...]
 
+    __repr__ = one_line
+
 
 class Text(NamedTuple):
     """A text.
@@ -49,3 +55,5 @@ class Text(NamedTuple):
 
     text: str
     alphabet: str
+
+    __repr__ = one_line

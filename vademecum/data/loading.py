@@ -20,6 +20,7 @@ from vademecum.data.cifar import CIFAR10_CLASSES, read_cifar10
 from vademecum.data.idx import read_idx
 from vademecum.data.kinds import Graph, Images, Text
 from vademecum.data.sources import CIFAR10, FASHION_MNIST, MNIST, DataNotFoundError, Source
+from vademecum.results import one_line
 
 __all__ = ["DATASETS", "Entry", "describe", "load"]
 
@@ -56,6 +57,8 @@ class Entry(NamedTuple):
     source: str
     found: Path | None
     hint: str
+
+    __repr__ = one_line
 
 
 @overload

@@ -25,6 +25,8 @@ from torch import Tensor
 
 from vademecum.arguments import number, whole
 from vademecum.data._drawing import place
+from vademecum.randomness import source
+from vademecum.results import one_line
 
 __all__ = ["Separable", "separable"]
 
@@ -44,6 +46,8 @@ class Separable(NamedTuple):
     w: Float[Tensor, " d"]
     margin: float
 
+    __repr__ = one_line
+
 
 def separable(
     n: int,
@@ -60,9 +64,9 @@ def separable(
         n: The number of points.
         d: The dimension.
         margin: The $\gamma$, between 0 and 1 (and below 1 by a few roundings of `dtype`).
-        generator: The source of randomness; the global one if None.
+        generator: Where random numbers come from; torch's global generator by default.
         dtype: A floating dtype; torch's default if None.
-        device: Where to draw; that of `generator`, or torch's default, if None.
+        device: Where the points are; on the device of `generator`, or torch's default, if None.
 
     Raises:
         ValueError: Where an argument is out of its range.
@@ -77,16 +81,16 @@ def separable(
     dtype, device = place(generator, dtype, device)
     slack = 4 * torch.finfo(dtype).eps + 16 * (d + 16) * torch.finfo(torch.float64).eps
     number("margin", margin, above=0, below=1 - 4 * slack)
-    options = {"generator": generator, "dtype": torch.float64, "device": device}
+    options = source(generator, device) | {"dtype": torch.float64}
 
-    y = 1.0 - 2.0 * (torch.arange(n, device=device) % 2).double()
+    y = 1.0 - 2.0 * (torch.arange(n, device=options["device"]) % 2).double()
     w = torch.nn.functional.normalize(torch.randn(d, **options), dim=0)
     low, radius = margin + slack, 1 - slack
     spread = torch.rand(n, **options) ** (2 / (d + 1)) * (radius**2 - low**2)  # radius^2 - t^2
     t = torch.sqrt(radius**2 - spread)
     x = torch.cat([(y * t)[:, None], _slice(n, d - 1, spread, options)], dim=1)
     x = _turn(x, w)
-    return Separable(x.to(dtype), y.to(dtype), w.to(dtype), margin)
+    return Separable(x.to(device, dtype), y.to(device, dtype), w.to(device, dtype), margin)
 
 
 def _slice(n: int, k: int, squared: Tensor, options: dict) -> Tensor:

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
 from vademecum.data._drawing import place
+from vademecum.randomness import source
+from vademecum.results import one_line
 
 __all__ = ["Mixture", "gaussians"]
 
@@ -31,6 +33,8 @@ class Mixture(NamedTuple):
     x: Float[Tensor, " n d"]
     y: Int64[Tensor, " n"]
     means: Float[Tensor, " classes d"]
+
+    __repr__ = one_line
 
 
 def gaussians(
@@ -52,9 +56,10 @@ def gaussians(
         classes: The number of classes $K$, without `means`; 2 if None.
         d: The dimension, without `means`; 2 if None.
         spread: The $\sigma$.
-        generator: The source of randomness; the global one if None.
+        generator: Where random numbers come from; torch's global generator by default.
         dtype: A floating dtype; that of `means`, or torch's default, if None.
-        device: Where to draw; that of `means`, of `generator`, or torch's default, if None.
+        device: Where the points are; on that of `means`, of `generator`, or torch's default, if
+            None.
 
     Raises:
         ValueError: Where an argument is out of its range.
@@ -71,7 +76,7 @@ def gaussians(
             raise ValueError(f"means must be None with classes={classes} and d={d}")
         dtype, device = dtype or means.dtype, means.device if device is None else device
     dtype, device = place(generator, dtype, device)
-    options = {"generator": generator, "dtype": dtype, "device": device}
+    options = source(generator, device) | {"dtype": dtype}
     if means is None:
         shape = (
             whole("classes", 2 if classes is None else classes, low=1),
@@ -80,5 +85,5 @@ def gaussians(
         means = torch.nn.functional.normalize(torch.randn(shape, **options), dim=1)
     means = means.to(device, dtype)
     y = torch.arange(whole("n", n, low=len(means)), device=device) % len(means)
-    z = torch.randn(n, means.shape[1], **options)
+    z = torch.randn(n, means.shape[1], **options).to(device)
     return Mixture(means[y] + spread * z, y, means)

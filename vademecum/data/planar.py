@@ -20,6 +20,8 @@ from torch import Tensor
 
 from vademecum.arguments import number, whole
 from vademecum.data._drawing import place
+from vademecum.randomness import source
+from vademecum.results import one_line
 
 __all__ = ["Points", "moons", "spirals", "xor"]
 
@@ -35,6 +37,8 @@ class Points(NamedTuple):
     x: Float[Tensor, " n d"]
     y: Int64[Tensor, " n"]
 
+    __repr__ = one_line
+
 
 def moons(
     n: int,
@@ -49,9 +53,9 @@ def moons(
     Args:
         n: The number of points, at least 2.
         noise: The standard deviation of the noise.
-        generator: The source of randomness; the global one if None.
+        generator: Where random numbers come from; torch's global generator by default.
         dtype: A floating dtype; torch's default if None.
-        device: Where to draw; that of `generator`, or torch's default, if None.
+        device: Where the points are; on the device of `generator`, or torch's default, if None.
 
     Raises:
         ValueError: Where an argument is out of its range.
@@ -63,7 +67,7 @@ def moons(
     """
     whole("n", n, low=2)
     dtype, device = place(generator, dtype, device)
-    a = math.pi * torch.rand(n, generator=generator, dtype=dtype, device=device)
+    a = math.pi * torch.rand(n, dtype=dtype, **source(generator, device)).to(device)
     y = torch.arange(n, device=device) % 2
     outer = torch.stack([a.cos(), a.sin()], dim=1)
     inner = torch.stack([1 - a.cos(), 0.5 - a.sin()], dim=1)
@@ -87,9 +91,9 @@ def spirals(
         classes: The number of arms $K$, at least 2.
         turns: The $\tau$: how often an arm winds around the origin; negative for the other way.
         noise: The standard deviation of the noise.
-        generator: The source of randomness; the global one if None.
+        generator: Where random numbers come from; torch's global generator by default.
         dtype: A floating dtype; torch's default if None.
-        device: Where to draw; that of `generator`, or torch's default, if None.
+        device: Where the points are; on the device of `generator`, or torch's default, if None.
 
     Raises:
         ValueError: Where an argument is out of its range.
@@ -107,7 +111,7 @@ def spirals(
     whole("n", n, low=classes)
     number("turns", turns)
     dtype, device = place(generator, dtype, device)
-    r = 1 - torch.rand(n, generator=generator, dtype=dtype, device=device)
+    r = 1 - torch.rand(n, dtype=dtype, **source(generator, device)).to(device)
     y = torch.arange(n, device=device) % classes
     a = 2 * math.pi * (turns * r + y.to(dtype) / classes)
     x = r[:, None] * torch.stack([a.cos(), a.sin()], dim=1)
@@ -127,9 +131,9 @@ def xor(
     Args:
         n: The number of points, at least 2; four make the table.
         noise: The standard deviation of the noise.
-        generator: The source of randomness; the global one if None.
+        generator: Where random numbers come from; torch's global generator by default.
         dtype: A floating dtype; torch's default if None.
-        device: Where to draw; that of `generator`, or torch's default, if None.
+        device: Where the points are; on the device of `generator`, or torch's default, if None.
 
     Raises:
         ValueError: Where an argument is out of its range.
@@ -150,5 +154,5 @@ def xor(
 
 def _blur(x: Tensor, noise: float, generator: torch.Generator | None) -> Tensor:
     number("noise", noise, low=0)
-    z = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
-    return x + noise * z
+    z = torch.randn(x.shape, dtype=x.dtype, **source(generator, x.device))
+    return x + noise * z.to(x.device)

@@ -35,7 +35,12 @@ class Region(Protocol):
     """
 
     def sample(self, n: int, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw n points, one a row."""
+        """Draw n points, one a row.
+
+        Args:
+            n: How many.
+            generator: Where random numbers come from; torch's global generator by default.
+        """
         ...
 
     def project(self, x: Tensor) -> Tensor:
@@ -75,7 +80,12 @@ class Box:
     def sample(
         self, n: int, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, " {n} d"]:
-        """Draw n points, uniformly."""
+        """Draw n points, uniformly.
+
+        Args:
+            n: How many.
+            generator: Where random numbers come from; torch's global generator by default.
+        """
         low, drawn = self.low, source(generator, self.low.device)
         u = torch.rand(n, len(low), dtype=low.dtype, **drawn)
         return torch.lerp(low, self.high, u.to(low.device))
@@ -109,7 +119,12 @@ class Ball:
     def sample(
         self, n: int, *, generator: torch.Generator | None = None
     ) -> Float[Tensor, " {n} d"]:
-        """Draw n points, uniformly: a random direction times the d-th root of a random number."""
+        """Draw n points, uniformly: a random direction times the d-th root of a random number.
+
+        Args:
+            n: How many.
+            generator: Where random numbers come from; torch's global generator by default.
+        """
         d, dtype, drawn = len(self.centre), self.centre.dtype, source(generator, self.centre.device)
         v, u = torch.randn(n, d, dtype=dtype, **drawn), torch.rand(n, 1, dtype=dtype, **drawn)
         v = torch.nn.functional.normalize(v, dim=1) * u ** (1 / d)
