@@ -81,7 +81,7 @@ def separable(
     dtype, device = place(generator, dtype, device)
     slack = 4 * torch.finfo(dtype).eps + 16 * (d + 16) * torch.finfo(torch.float64).eps
     number("margin", margin, above=0, below=1 - 4 * slack)
-    options = source(generator, device) | {"dtype": torch.float64}
+    options = dict(source(generator, device), dtype=torch.float64)
 
     y = 1.0 - 2.0 * (torch.arange(n, device=options["device"]) % 2).double()
     w = torch.nn.functional.normalize(torch.randn(d, **options), dim=0)

@@ -76,7 +76,7 @@ def gaussians(
             raise ValueError(f"means must be None with classes={classes} and d={d}")
         dtype, device = dtype or means.dtype, means.device if device is None else device
     dtype, device = place(generator, dtype, device)
-    options = source(generator, device) | {"dtype": dtype}
+    options = dict(source(generator, device), dtype=dtype)
     if means is None:
         shape = (
             whole("classes", 2 if classes is None else classes, low=1),

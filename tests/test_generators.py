@@ -1,0 +1,187 @@
+"""Whatever takes a generator draws from torch's global one if it gets None, and else from it alone.
+
+Every exported function and method with a `generator` has a call here; a new one without fails.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vademecum
+from tests.conventions import calls
+from vademecum import ROOMS, approximation, connectionism, data, foundations, gradients, linear
+
+Source = torch.Generator | None
+
+X = torch.linspace(-1, 1, 60, dtype=torch.float64).reshape(20, 3)
+A = torch.linspace(1, 2, 60, dtype=torch.float64).diag() + 0.01
+BOX = foundations.Box(-torch.ones(2), torch.ones(2))
+FEW = {"starts": 2, "steps": 0}
+
+
+def wavy(x: Tensor) -> Tensor:
+    return (x.sin() * x.roll(1, 1)).sum(1)
+
+
+def turing(generator: Source) -> Any:
+    machine = connectionism.TuringMachine.random(4, kind="B", generator=fixed())
+    bits, wanted = torch.tensor([[0], [1]]), torch.tensor([[1], [0]])
+    knobs: dict[str, Any] = {"inputs": [0], "outputs": [3], "steps": 3, "max_iter": 64}
+    return machine.educate(bits, wanted, generator=generator, **knobs)
+
+
+def fixed() -> torch.Generator:
+    return torch.Generator().manual_seed(17)
+
+
+def memory() -> Any:
+    patterns = torch.randn(12, 30, generator=fixed()).sign()
+    return connectionism.HopfieldNetwork(patterns)
+
+
+def noisy(n: int = 30) -> Tensor:
+    return torch.randn(n, generator=torch.Generator().manual_seed(4)).sign()
+
+
+def dropping() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 8), nn.Dropout(), nn.Linear(8, 1)).double().train()
+
+
+def certificate(generator: Source) -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 1)).double()
+    regions = approximation.linear_regions(model, approximation.input_plane())
+    return approximation.certify_regions(model, regions, generator=generator)
+
+
+def backprop(generator: Source) -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = dropping()
+    return gradients.backprop(model, X, X[:, :1], generator=generator)
+
+
+CALLS: dict[str, Callable[[Source], Any]] = {
+    # foundations
+    "Ball.sample": lambda g: foundations.Ball(torch.zeros(2), 1.0).sample(3, generator=g),
+    "Box.sample": lambda g: BOX.sample(3, generator=g),
+    "Region.sample": lambda g: BOX.sample(3, generator=g),  # whatever samples is a region
+    "convexity_violation": lambda g: foundations.convexity_violation(
+        wavy, BOX, chords=8, generator=g, **FEW
+    ),
+    "diagonal": lambda g: foundations.diagonal(A + 1, applications=4, generator=g),
+    "eigsh": lambda g: foundations.eigsh(A, 2, generator=g),
+    "lipschitz_constant": lambda g: foundations.lipschitz_constant(
+        wavy, BOX, pairs=8, generator=g, **FEW
+    ),
+    "log_det": lambda g: foundations.log_det(A, probes=2, steps=3, generator=g),
+    "power_iteration": lambda g: foundations.power_iteration(A, tol=1e-2, generator=g),
+    "smoothness_constant": lambda g: foundations.smoothness_constant(
+        wavy, BOX, pairs=8, generator=g, **FEW
+    ),
+    "spectral_density": lambda g: foundations.spectral_density(A, probes=2, steps=3, generator=g),
+    "strong_convexity_constant": lambda g: foundations.strong_convexity_constant(
+        wavy, BOX, pairs=8, generator=g, **FEW
+    ),
+    "trace": lambda g: foundations.trace(A, applications=8, generator=g),
+    # connectionism
+    "TuringMachine.educate": turing,
+    "TuringMachine.random": lambda g: connectionism.TuringMachine.random(9, generator=g),
+    "HopfieldNetwork.retrieve": lambda g: memory().retrieve(noisy(), generator=g),
+    "HopfieldNetwork.step": lambda g: memory().step(noisy(), generator=g),
+    "capacity_curve": lambda g: connectionism.capacity_curve(
+        40, [0.1, 0.2], trials=2, probes=2, generator=g
+    ),
+    "hopfield_flips": lambda g: connectionism.hopfield_flips(memory(), noisy(), generator=g),
+    "perceptron_path": lambda g: connectionism.perceptron_path(
+        X, noisy(20), order="shuffled", max_iter=20, generator=g
+    ),
+    "sparse_patterns": lambda g: connectionism.sparse_patterns(5, 30, 3, generator=g),
+    # linear
+    "ExponentialFamily.sample": lambda g: linear.ExponentialFamily.named("bernoulli").sample(
+        torch.zeros(40), generator=g
+    ),
+    "linear_network_flow": lambda g: linear.linear_network_flow(
+        torch.eye(2), torch.linspace(0, 1, 3), noise=0.1, generator=g
+    ),
+    # approximation
+    "barron_fit": lambda g: approximation.barron_fit(X, X.sin().sum(1), 2, generator=g),
+    "certify_regions": certificate,
+    "interpolating_network": lambda g: approximation.interpolating_network(X, X[:, 0], generator=g),
+    "random_feature_fit": lambda g: approximation.random_feature_fit(X, X[:, 0], 5, generator=g),
+    # gradients
+    "backprop": backprop,
+    # data
+    "gaussians": lambda g: data.gaussians(6, generator=g),
+    "moons": lambda g: data.moons(6, generator=g),
+    "separable": lambda g: data.separable(6, 3, margin=0.1, generator=g),
+    "spirals": lambda g: data.spirals(6, generator=g),
+    "xor": lambda g: data.xor(6, noise=0.1, generator=g),
+}
+ALIKE = {
+    "certify_regions": "points are drawn from each region, and all of them say the same",
+}
+"""Calls whose results do not show the random numbers, and why."""
+
+
+def drawing() -> list[str]:
+    return [
+        call.where
+        for room in (*ROOMS, "data")
+        for call in calls(room)
+        if "generator" in call.signature.parameters
+    ]
+
+
+def content(thing: Any) -> list[float]:
+    """All numbers in a result, one after the other."""
+    if isinstance(thing, Tensor):
+        return thing.detach().double().flatten().tolist()
+    if isinstance(thing, nn.Module):
+        return content([*thing.parameters(), *thing.buffers()])
+    if isinstance(thing, dict):
+        return content([*thing.values()])
+    if isinstance(thing, tuple | list):
+        return [number for part in thing for number in content(part)]
+    if isinstance(thing, bool | int | float):
+        return [float(thing)]
+    return content(vars(thing)) if hasattr(thing, "__dict__") and not callable(thing) else []
+
+
+def same(one: Any, other: Any) -> bool:
+    a, b = content(one), content(other)
+    return len(a) == len(b) and all(
+        x == y or (math.isnan(x) and math.isnan(y)) for x, y in zip(a, b, strict=True)
+    )
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", drawing())
+def test_random_numbers_come_from_where_it_is_said(name):
+    draw = CALLS[name]
+    results = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        results.append(draw(None))
+    assert content(results[0])
+    assert same(results[0], results[1]), "with the same seed, torch's global generator differs"
+    assert name in ALIKE or not same(results[0], results[2]), "the global generator is not used"
+
+    state, source = torch.get_rng_state(), torch.Generator().manual_seed(0)
+    start = source.get_state()
+    first = draw(source)
+    assert state.equal(torch.get_rng_state()), "a generator is given, and the global one moved"
+    assert not start.equal(source.get_state()), "the generator that is given is not used"
+    torch.manual_seed(2)
+    assert same(first, draw(torch.Generator().manual_seed(0)))
+    assert name in ALIKE or not same(first, draw(torch.Generator().manual_seed(1)))
+
+
+def test_every_room_that_draws_is_looked_at():
+    assert set(ROOMS) <= set(vademecum.ROOMS)
+    assert len(drawing()) > 20
