@@ -4,40 +4,58 @@ import argparse
 import dataclasses
 import importlib
 import json
+from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 
 import torch
 
-from bench.harness import Result, measure
+from bench.harness import Result, Row, Skipped, in_turn, measure
 from vademecum import ROOMS
 from vademecum.claims import environment
 from vademecum.files import write_atomically
 
-RESULTS = Path(__file__).parent / "results"
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("rooms", nargs="*", default=list(ROOMS), metavar="ROOM")
+    rooms = [room for room in ROOMS if (HERE / f"{room}.py").exists()]
+    parser.add_argument("rooms", nargs="*", default=rooms, metavar="ROOM")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--only", default="", help="rows whose name contains this; keeps no file")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds a row")
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # for all alike
     for room in arguments.rooms:
-        if room not in ROOMS:
-            parser.error(f"no room {room!r}; there are: {', '.join(ROOMS)}")
-        rows = importlib.import_module(f"bench.{room}").rows(torch.device(arguments.device))
-        results = []
+        if room not in rooms:
+            parser.error(f"no rows for {room!r}; there are some for: {', '.join(rooms)}")
+    for room in arguments.rooms:
         print(f"{'row':<60} {'ours':>10} {'best peer':>10}  ratio  memory  peer", flush=True)
-        for row in rows:
-            if arguments.only in row.name:
-                results.append(measure(row, budget=arguments.budget))
-                print(_line(results[-1]), flush=True)
-        if not arguments.only:
-            _keep(room, arguments.device, results)
+        results = _table(room, arguments.device, arguments.only, arguments.budget)
+        done = [result for result in results if isinstance(result, Result)]
+        if len(done) < len(results):
+            print(f"rows of {room} were skipped: the table that was kept stays as it is")
+        elif not arguments.only:
+            _keep(room, arguments.device, done)
     return 0
+
+
+def _table(room: str, device: str, only: str, budget: float) -> list[Result | Skipped]:
+    results: list[Result | Skipped] = []
+    for row in in_turn(_rows(room, torch.device(device))):
+        if isinstance(row, Row) and only not in row.name:
+            continue
+        result = measure(row, budget=budget) if isinstance(row, Row) else row
+        skipped = isinstance(result, Skipped)
+        print(f"skipped {result.what}: {result.hint}" if skipped else _line(result), flush=True)
+        results.append(result)
+    return results
+
+
+def _rows(room: str, device: torch.device) -> Iterator[Row | Skipped]:
+    yield from importlib.import_module(f"bench.{room}").rows(device)
 
 
 def _line(result: Result) -> str:
@@ -65,7 +83,7 @@ def _keep(room: str, device: str, results: list[Result]) -> None:
 
 
 def _peer_packages() -> set[str]:
-    lines = (Path(__file__).parent / "peers.txt").read_text().splitlines()
+    lines = (HERE / "peers.txt").read_text().splitlines()
     return {line.partition("==")[0].strip() for line in lines if not line.startswith("#")}
 
 

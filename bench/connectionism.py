@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.harness import Row
+from bench.harness import Row, Skipped, in_turn
 from vademecum.connectionism import (
     DenseHopfield,
     HopfieldNetwork,
@@ -23,14 +23,11 @@ from vademecum.data import load
 __all__ = ["rows"]
 
 
-def rows(device: torch.device) -> Iterator[Row]:
+def rows(device: torch.device) -> Iterator[Row | Skipped]:
     torch.manual_seed(0)
     if device.type == "cpu":  # scikit-learn and NumPy have no other
-        yield from _perceptron()
-        yield from _two_classes()
-    yield from _willshaw(device)
-    yield from _hopfield(device)
-    yield from _dense_hopfield(device)
+        yield from in_turn(_perceptron(), _two_classes())
+    yield from in_turn(_willshaw(device), _hopfield(device), _dense_hopfield(device))
 
 
 def _perceptron() -> Iterator[Row]:

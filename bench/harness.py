@@ -7,19 +7,23 @@ same moment. A ratio above 1 means that we are faster.
 
 A short call is timed twice and the second time counts: it finds caches and memory as its own kind
 leaves them, which is how it is used, and not as the other side did.
+
+Rows whose data or peers are missing are skipped, with the line that installs these.
 """
 
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["Result", "Row", "measure"]
+from vademecum.data import DataNotFoundError
+
+__all__ = ["Result", "Row", "Skipped", "in_turn", "measure"]
 
 SHORT = 1.0  # second
 
@@ -52,8 +56,43 @@ class Result:
     peers: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
-def measure(row: Row, *, budget: float = 60.0) -> Result:
+@dataclass
+class Skipped:
+    """Rows that cannot be measured here, and the line that installs what they lack."""
+
+    what: str
+    hint: str
+
+
+def in_turn(*groups: Iterable[Row | Skipped]) -> Iterator[Row | Skipped]:
+    """The rows of all groups; where one lacks data or a peer, the next goes on."""
+    for group in groups:
+        name = getattr(group, "__name__", "rows").strip("_")
+        try:
+            yield from group
+        except (DataNotFoundError, ModuleNotFoundError) as error:
+            yield Skipped(name, _hint(error))
+
+
+def _hint(error: DataNotFoundError | ModuleNotFoundError) -> str:
+    """The line that installs what is missing, unless that is a part of ours."""
+    if isinstance(error, DataNotFoundError):
+        return str(error).partition("\n")[0]
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "bench", "vademecum"):
+        raise error
+    return f"{package} was not found: pip install --no-deps -r bench/peers.txt"
+
+
+def measure(row: Row, *, budget: float = 60.0) -> Result | Skipped:
     """Check agreement, then time in turns until `row.rounds` or the budget of seconds is spent."""
+    try:
+        return _measure(row, budget)
+    except (DataNotFoundError, ModuleNotFoundError) as error:
+        return Skipped(row.name, _hint(error))
+
+
+def _measure(row: Row, budget: float) -> Result:
     calls = {"ours": row.ours, **row.peers}
     answers = {name: call() for name, call in calls.items()}  # also the warm-up
     for name in row.peers:

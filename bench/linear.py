@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import torch
 
 from bench import linear_classification, linear_components, linear_regression
-from bench.harness import Row
+from bench.harness import Row, Skipped, in_turn
 
 __all__ = ["rows"]
 
 
-def rows(device: torch.device) -> Iterator[Row]:
-    for part in (linear_regression, linear_classification, linear_components):
-        yield from part.rows(device)
+def rows(device: torch.device) -> Iterator[Row | Skipped]:
+    parts = (linear_regression, linear_classification, linear_components)
+    yield from in_turn(*(part.rows(device) for part in parts))

@@ -6,15 +6,19 @@ import numpy as np
 import torch
 from sklearn.decomposition import PCA as Peer
 
-from bench.harness import Row
+from bench.harness import Row, Skipped, in_turn
 from vademecum.data import load
 from vademecum.linear.pca import PCA
 
 __all__ = ["rows"]
 
 
-def rows(device: torch.device) -> Iterator[Row]:
+def rows(device: torch.device) -> Iterator[Row | Skipped]:
     torch.manual_seed(0)
+    yield from in_turn(_images(device), *([_wide()] if device.type == "cpu" else []))
+
+
+def _images(device: torch.device) -> Iterator[Row]:
     x = load("fashion_mnist").x.flatten(1)
     if device.type == "cuda":
         yield from _cuda(x.to(device))
@@ -29,7 +33,6 @@ def rows(device: torch.device) -> Iterator[Row]:
         name = f"PCA {solver}, 50 components, Fashion-MNIST"
         yield Row(name, lambda solver=solver: PCA(50, svd_solver=solver).fit(a), peers, _agree,
                   limit, rounds=5)  # fmt: skip
-    yield from _wide()
 
 
 def _wide() -> Iterator[Row]:

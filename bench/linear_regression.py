@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.harness import Row
+from bench.harness import Row, Skipped, in_turn
 from vademecum.data import load
 from vademecum.linear.lasso import Lasso, lasso_path
 from vademecum.linear.ridge import RidgeRegression
@@ -18,11 +18,10 @@ from vademecum.linear.ridge import RidgeRegression
 __all__ = ["rows"]
 
 
-def rows(device: torch.device) -> Iterator[Row]:
+def rows(device: torch.device) -> Iterator[Row | Skipped]:
     torch.manual_seed(0)
     warnings.simplefilter("ignore")  # the peer's, of an ill-conditioned matrix in single precision
-    yield from _ridge(device)
-    yield from _lasso(device)
+    yield from in_turn(_ridge(device), _lasso(device))
 
 
 def _arrays(*arrays: np.ndarray, device: torch.device) -> tuple[Any, ...]:

@@ -1,12 +1,17 @@
+import importlib
 import subprocess
 import sys
 from itertools import cycle
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 
+import bench.__main__
 import bench.harness
-from bench.harness import Row, measure
+from bench.harness import Result, Row, Skipped, in_turn, measure
+from vademecum.data import DataNotFoundError, load
 
 
 def _differs(a, b):
@@ -26,6 +31,7 @@ def test_the_ratio_is_the_median_over_turns_against_the_fastest_peer(monkeypatch
     monkeypatch.setattr(bench.harness, "_seconds", lambda _: next(times))
     peers = {"near": lambda: 1, "far": lambda: 1}
     result = measure(Row("sum", lambda: 1, peers, _differs, rounds=3))
+    assert isinstance(result, Result)
     assert result.peer == "near"
     assert result.ratio == 1.5
     assert result.peers["far"]["ratio"] == 5.0
@@ -45,3 +51,95 @@ def test_peak_memory_sees_what_a_call_allocates():
     if answer == "None":
         pytest.skip("this system does not tell the peak memory")
     assert 45 < float(answer) < 80
+
+
+# Missing data and peers
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch, tmp_path):
+    """A machine on which no data set is to be found, nor fetched."""
+    from vademecum.data import sources
+
+    monkeypatch.setattr(sources.Source, "folders", lambda self: [tmp_path])
+    monkeypatch.setattr(sources, "cache_folder", lambda name: None)
+    monkeypatch.setattr(sources, "fetch", _no_network)
+
+
+def _no_network(*_, **__):
+    from vademecum.data._download import DownloadError
+
+    raise DownloadError("no network")
+
+
+def _row(name):
+    return Row(name, lambda: 1, {"peer": lambda: 1}, _differs, rounds=1)
+
+
+def _fashion():
+    yield _row("before")
+    load("fashion_mnist")
+    yield _row("never")
+
+
+def _lacks_a_peer():
+    importlib.import_module("a_peer_nobody_has.part")
+    yield _row("never")
+
+
+def test_groups_that_lack_something_are_skipped_with_what_installs_it(nothing_installed):
+    first, data, peer, last = in_turn(_fashion(), _lacks_a_peer(), [_row("after")])
+    assert [row.name for row in (first, last) if isinstance(row, Row)] == ["before", "after"]
+    assert isinstance(data, Skipped)
+    assert data.what == "fashion"
+    assert data.hint.startswith("fashion_mnist was not found: apt install dataset-fashion-mnist")
+    assert peer == Skipped(
+        "lacks_a_peer",
+        "a_peer_nobody_has was not found: pip install --no-deps -r bench/peers.txt",
+    )
+
+
+def test_a_row_that_finds_its_peer_missing_when_called_is_skipped():
+    row = Row("late", lambda: 1, {"peer": lambda: importlib.import_module("nobody")}, _differs)
+    assert measure(row) == Skipped(
+        "late", "nobody was not found: pip install --no-deps -r bench/peers.txt"
+    )
+
+
+def test_what_is_missing_of_ours_is_an_error():
+    def broken():
+        importlib.import_module("vademecum.nowhere")
+        yield _row("never")
+
+    with pytest.raises(ModuleNotFoundError, match=r"vademecum\.nowhere"):
+        list(in_turn(broken()))
+
+
+def test_the_command_skips_and_keeps_the_table_it_has(monkeypatch, capsys, tmp_path):
+    module = ModuleType("bench.linear")
+    module.__dict__["rows"] = lambda device: in_turn(_missing(), [_row("there")])
+    monkeypatch.setitem(sys.modules, "bench.linear", module)
+    monkeypatch.setattr(bench.__main__, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bench", "linear"])
+    assert bench.__main__.main() == 0
+    printed = capsys.readouterr().out
+    assert "skipped missing: apt install it\n" in printed
+    assert "\nthere " in printed
+    assert "rows of linear were skipped" in printed
+    assert not list(tmp_path.iterdir())
+    module.__dict__["rows"] = lambda device: iter([_row("there")])
+    assert bench.__main__.main() == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["linear.json"]
+
+
+def _missing():
+    raise DataNotFoundError("apt install it\n  looked in /nowhere")
+    yield
+
+
+@pytest.mark.parametrize("room", ["connectionism", "linear", "gradients"])
+def test_no_room_dies_without_fashion_mnist(nothing_installed, room):
+    """The first thing each room yields is a row, or says what to install."""
+    first = next(iter(in_turn(bench.__main__._rows(room, torch.device("cpu")))))
+    assert isinstance(first, Skipped)
+    assert "apt install dataset-fashion-mnist" in first.hint
