@@ -56,12 +56,12 @@ def test_tensors(dtype):
 
 
 def test_ranges_of_each_variable():
-    low, high = torch.tensor([0.0, -1.0, 2.0]), torch.tensor([1.0, 1.0, 5.0])
+    low, high = torch.tensor([[0.0, -1.0, 2.0], [1.0, 1.0, 5.0]], dtype=torch.float64)
     for two_sided in (True, False):
         expected = (1 + two_sided) * math.exp(-2 * 9 * 1.5**2 / (1 + 4 + 9))
         found = hoeffding_bound(1.5, low=low, high=high, two_sided=two_sided)
         assert float(found) == pytest.approx(expected)
-    batch = hoeffding_bound(torch.tensor([1.5, 2.0]), low=low, high=high.expand(2, 3))
+    batch = hoeffding_bound(torch.tensor([1.5, 2.0]).double(), low=low, high=high.expand(2, 3))
     assert float(batch[0]) == pytest.approx(2 * math.exp(-40.5 / 14))
     assert float(batch[1]) == pytest.approx(2 * math.exp(-72 / 14))
     same = hoeffding_bound(0.2, low=torch.zeros(50).double(), high=1.0)
@@ -82,33 +82,41 @@ def test_gradients_reach_the_arguments():
     assert float(t.grad) == pytest.approx(-12 * math.exp(-1.8))
 
 
+def first_below(bounds, delta):
+    """The number of the first bound that is small enough, as all after it are."""
+    every = bounds <= delta
+    first = int(every.long().argmax())
+    assert bool(every[first:].all())
+    return first + 1
+
+
+SEARCHED = [(e, d) for e in (0.5, 0.1, 0.07) for d in (0.5, 0.05, 0.01)]
+
+
 @pytest.mark.parametrize("two_sided", [True, False])
-def test_sample_sizes_by_search(two_sided):
-    for epsilon in (0.5, 0.1, 0.07):
-        for delta in (0.5, 0.05, 0.01):
-            for bound, size in (
-                (
-                    lambda n, e=epsilon: hoeffding_bound(e, n, low=-0.2, two_sided=two_sided),
-                    hoeffding_sample_size(epsilon, delta, low=-0.2, two_sided=two_sided),
-                ),
-                (
-                    lambda n, e=epsilon: chebyshev_bound(0.25, e, n, two_sided=two_sided),
-                    chebyshev_sample_size(0.25, epsilon, delta, two_sided=two_sided),
-                ),
-            ):
-                every = bound(torch.arange(1, 6000)) <= delta
-                assert isinstance(size, int)
-                assert size == int(every.long().argmax()) + 1
-                assert bool(every[size - 1 :].all())
-
-
-def test_sample_sizes_by_hand():
+def test_hoeffding_sample_size_by_search(two_sided):
+    n = torch.arange(1.0, 6000, dtype=torch.float64)
+    for epsilon, delta in SEARCHED:
+        size = hoeffding_sample_size(epsilon, delta, low=-0.2, two_sided=two_sided)
+        bounds = (1 + two_sided) * torch.exp(-2 * n * epsilon**2 / 1.2**2)
+        assert isinstance(size, int)
+        assert size == first_below(bounds, delta)
     assert hoeffding_sample_size(0.01, 0.001) == math.ceil(math.log(2000) / 2e-4)
     assert hoeffding_sample_size(0.01, 0.001, two_sided=False) == 34539
+    assert hoeffding_sample_size(2.0, 0.9) == 1
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_chebyshev_sample_size_by_search(two_sided):
+    n = torch.arange(1.0, 6000, dtype=torch.float64)
+    for epsilon, delta in SEARCHED:
+        size = chebyshev_sample_size(0.24, epsilon, delta, two_sided=two_sided)
+        bounds = 0.24 / (n * epsilon**2 + 0.24 * (not two_sided))
+        assert isinstance(size, int)
+        assert size == first_below(bounds, delta)
     assert chebyshev_sample_size(1.0, 0.5, 0.25) == 16
     assert chebyshev_sample_size(1.0, 0.5, 0.25, two_sided=False) == 12
     assert chebyshev_sample_size(0.0, 0.1, 0.1) == 1
-    assert hoeffding_sample_size(2.0, 0.9) == 1
 
 
 @pytest.mark.parametrize("two_sided", [True, False])

@@ -90,7 +90,7 @@ def test_counts_in_bulk():
     assert clopper_pearson(torch.tensor(3), 10).low.shape == ()
 
 
-def test_sample_size_by_enumeration():
+def test_clopper_pearson_sample_size_by_enumeration():
     for epsilon, confidence in ((0.3, 0.9), (0.12, 0.95), (0.1, 0.5), (0.2, 0.999)):
         found = clopper_pearson_sample_size(epsilon, confidence=confidence)
         for n in range(1, found + 40):

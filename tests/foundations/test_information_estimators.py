@@ -52,7 +52,7 @@ def test_standard_error_by_enumeration():
     assert float(weights @ estimate.standard_error) == pytest.approx(float(spread), rel=0.02)
 
 
-def test_bias_of_mutual_information_by_enumeration():
+def test_mutual_information_from_counts_by_enumeration():
     joint = torch.tensor([[0.4, 0.1], [0.2, 0.3]], dtype=torch.float64)
     tables, weights = multinomial(joint.flatten(), 30)
     tables = tables.unflatten(-1, (2, 2)).double()

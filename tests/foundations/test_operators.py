@@ -21,7 +21,7 @@ def operator(A):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_algebra_is_that_of_matrices(dtype):
+def test_linear_operator_algebra_is_that_of_matrices(dtype):
     A, B, C = (torch.randn(s, dtype=dtype) for s in ((4, 3), (4, 3), (3, 5)))
     a, b, c = map(operator, (A, B, C))
     c2 = 2 - 1j if dtype.is_complex else 2.0
@@ -63,7 +63,7 @@ def test_real_operators_and_complex_numbers():
 
 @pytest.mark.filterwarnings("ignore:Sparse")  # CSR is in beta, and invariants are not checked
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_all_kinds_of_matrices(dtype):
+def test_aslinearoperator_takes_all_kinds_of_matrices(dtype):
     A = torch.randn(4, 3, dtype=dtype)
     A[1] = 0
     kinds = [

@@ -4,8 +4,11 @@ import inspect
 import math
 
 import pytest
+import scipy.stats
 import torch
 
+from vademecum.foundations.curvature_constants import lipschitz_constant
+from vademecum.foundations.projections import project
 from vademecum.foundations.regions import Ball, Box, Region
 
 BOX = Box(torch.tensor([-1.0, 2.0]).double(), torch.tensor([1.0, 5.0]).double())
@@ -22,11 +25,47 @@ def test_samples_lie_inside_and_repeat(region):
     assert isinstance(region, Region)
 
 
-def test_samples_are_uniform():
-    x = BOX.sample(20_000)
-    torch.testing.assert_close(x.mean(0), torch.tensor([0.0, 3.5]).double(), atol=0.05, rtol=0)
-    inner = (torch.linalg.vector_norm(BALL.sample(20_000) - BALL.centre, dim=1) < 1.0).double()
-    assert float(inner.mean()) == pytest.approx(0.25, abs=0.02)  # a quarter of the area
+def fits(numbers):
+    """Whether numbers are uniform in [0, 1], by Kolmogorov and Smirnov: one alarm in a million."""
+    return scipy.stats.kstest(numbers.numpy(), "uniform").pvalue > 1e-6
+
+
+def test_box_samples_are_uniform():
+    x = (BOX.sample(20_000) - BOX.low) / (BOX.high - BOX.low)
+    assert all(fits(column) for column in x.unbind(1))
+    assert fits(x.sum(1) % 1)  # which two columns in step would not be
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 7])
+def test_ball_samples_are_uniform(d):
+    ball = Ball(torch.arange(1.0, d + 1).double(), 2.5)
+    x = (ball.sample(20_000) - ball.centre) / 2.5
+    r = torch.linalg.vector_norm(x, dim=1)
+    assert fits(r**d)  # the share of the volume that lies further inside
+    for column in (x / r[:, None]).unbind(1):
+        assert float(column.sign().mean()) == pytest.approx(0.0, abs=5 / 20_000**0.5)
+        if d > 1:  # of a random direction the squared coordinates have a beta law
+            law = scipy.stats.beta(0.5, (d - 1) / 2)
+            assert fits(torch.from_numpy(law.cdf(column.numpy() ** 2)))
+
+
+class Triangle:
+    """The points with non-negative coordinates that sum to one."""
+
+    def sample(self, n, *, generator=None):
+        e = torch.empty(n, 3, dtype=torch.float64).exponential_(generator=generator)
+        return e / e.sum(1, keepdim=True)
+
+    def project(self, x):
+        return project(x, "simplex")
+
+
+def test_region_is_whatever_samples_and_projects():
+    assert isinstance(Triangle(), Region)
+    assert not isinstance(torch.zeros(2), Region)
+    steepest = lipschitz_constant(lambda x: (x**2).sum(1), Triangle())
+    assert steepest.value == pytest.approx(2.0, rel=1e-6)  # in a corner
+    torch.testing.assert_close(steepest.x.sort().values, torch.tensor([0.0, 0.0, 1.0]).double())
 
 
 @pytest.mark.parametrize("region", [BOX, BALL])
