@@ -1,8 +1,9 @@
 """Every export is exercised by a claim, or by an oracle test that bears its name.
 
 A claim exercises what it imports. A test bears the name of `mean_field_overlap` if it is called
-`test_mean_field_overlap...`, or stands in a file of that name; a class is named `WillshawMemory`,
-its test `test_willshaw_memory...`. Results are exercised with the functions that return them.
+`test_mean_field_overlap...`, or stands in a file of that name; that of `vjp` may be called
+`test_jvp_and_vjp...`, that of `WillshawMemory` is called `test_willshaw_memory...`. Results are
+exercised with the functions that return them.
 """
 
 import ast
@@ -50,7 +51,7 @@ def snake(name: str) -> str:
 
 
 def named_for(name: str, tests: set[str]) -> bool:
-    return any(re.match(rf"test_(the_)?{snake(name)}(_|$)", test) for test in tests)
+    return any(re.match(rf"test_(the_|\w+_and_)?{snake(name)}(_|$)", test) for test in tests)
 
 
 def untouched(names: list[str], claims: set[str], tests: set[str]) -> list[str]:
@@ -70,8 +71,8 @@ def test_what_is_exercised_is_recognised():
         "x = linear.whiten\ny = x.diagonal()\nfrom vademecum.linearity import other\n"
     )
     assert set(imported(source, "linear")) == {"Lasso", "lms", "whiten"}
-    tests = {"test_eigsh", "test_willshaw_memory_forgets", "test_the_trace", "test_hvps"}
-    names = ["eigsh", "WillshawMemory", "trace", "hvp", "L", "PCA"]
+    tests = {"test_eigsh_and_cg", "test_willshaw_memory_forgets", "test_the_trace", "test_hvps"}
+    names = ["eigsh", "cg", "WillshawMemory", "trace", "hvp", "L", "PCA"]
     assert untouched(names, {"L"}, tests) == ["hvp", "PCA"]
     assert [snake(name) for name in ("PCA", "LMSFit", "TuringMachine", "jvp")] == [
         *("pca", "lms_fit", "turing_machine", "jvp"),

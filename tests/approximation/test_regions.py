@@ -185,7 +185,7 @@ def test_laws_of_instruments():
 
 
 @pytest.mark.parametrize("colour", ["class", "gradient", "nothing"])
-def test_pictures(colour):
+def test_draw_regions(colour):
     model, _ = MODELS["mlp"]
     plane = input_plane((-2.0, -1.0), (2.0, 1.0))
     found = linear_regions(model, plane)

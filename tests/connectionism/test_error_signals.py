@@ -62,7 +62,7 @@ def test_the_rule_sums_over_examples():
         torch.testing.assert_close(gradient, sum(g[layer] for g in each))
 
 
-def test_the_update_is_that_of_torch():
+def test_pdp_update_is_that_of_torch():
     weights, x, y = network((3, 4, 2), True, torch.float64)
     theirs = [w.clone().requires_grad_() for w in weights]
     optimiser = torch.optim.SGD(theirs, lr=0.05, momentum=0.9)

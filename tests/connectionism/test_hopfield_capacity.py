@@ -27,7 +27,7 @@ def mean_field_iteration(load, rounds=3000):
 
 
 @pytest.mark.parametrize("load", [0.01, 0.05, 0.1, 0.13, 0.137])
-def test_overlap_solves_the_mean_field_equations(load):
+def test_mean_field_overlap_solves_its_equations(load):
     assert mean_field_overlap(load) == pytest.approx(mean_field_iteration(load), abs=1e-9)
 
 
@@ -72,7 +72,7 @@ def test_noise_flips_the_stated_share():
     assert capacity_curve(100, [0.001], trials=2, noise=0.49).overlaps.eq(1).all()
 
 
-def test_figure_shows_measurement_theory_and_capacity():
+def test_draw_capacity_shows_measurement_and_theory():
     curve = capacity_curve(100, [0.05, 0.3], trials=3)
     axes = draw_capacity(curve).axes[0]
     assert axes.get_xlabel() == "load s / n (patterns per unit)"

@@ -78,7 +78,7 @@ def test_what_is_cut_short_says_so():
     assert "\n" not in repr(flips)
 
 
-def test_figure_shows_energy_and_units():
+def test_draw_hopfield_flips_shows_energy_and_units():
     net = HopfieldNetwork(torch.ones(1, 8))
     start = torch.ones(8)
     start[[2, 5]] = -1

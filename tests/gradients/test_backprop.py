@@ -174,7 +174,7 @@ def test_works_without_grad_mode():
     torch.testing.assert_close(found.gradients, backprop(model, x, torch.zeros(3, 3)).gradients)
 
 
-def test_picture():
+def test_draw_backprop():
     found = backprop(MODELS["mlp"](), torch.randn(6, 4), torch.randint(0, 3, (6,)))
     axes = draw_backprop(found).axes[0]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["0 Linear", "1 ReLU", "2 Linear"]

@@ -35,7 +35,7 @@ def central(value, theta, step=1e-4):
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_hessian(name):
+def test_hessian_and_hvp(name):
     net, x, y = make(name, 3)
     f = functional(net.train())
     v = torch.randn(f.size, 2).double()

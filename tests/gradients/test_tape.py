@@ -168,7 +168,7 @@ def test_jacobian():
         assert found.cost.edges == 5 * Tape(f, x, y).edges
 
 
-def test_picture():
+def test_draw_tape():
     tape = Tape(MODELS["mlp"][0](), torch.randn(3, 6))
     figure = draw_tape(tape)
     texts = [t.get_text() for t in figure.axes[0].texts]

@@ -105,7 +105,7 @@ def test_the_working_set_is_small():
     )
 
 
-def test_path_equals_scikit_learn():
+def test_lasso_path_equals_scikit_learn():
     x, y = data(80, 40, rho=0.5)
     z = x - x.mean(0)
     options: Any = {"alphas": 30, "eps": 1e-2}  # scikit-learn declares text

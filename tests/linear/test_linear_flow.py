@@ -115,7 +115,7 @@ def test_mode_strengths():
     torch.testing.assert_close(mode_strengths(gamma, gamma), s)
 
 
-def test_picture():
+def test_draw_modes():
     flow = linear_network_flow(torch.diag(torch.tensor([2.0, 1.0])), torch.linspace(0, 6, 5))
     (axes,) = draw_modes(flow).axes
     lines = axes.get_lines()
