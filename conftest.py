@@ -1,4 +1,4 @@
-"""What every test and doctest shares: names, a seed of its own, and the `--seeds` sweep."""
+"""What every test and doctest shares: names, a seed of its own, costs, and the `--seeds` sweep."""
 
 import hashlib
 
@@ -9,6 +9,8 @@ import torch
 from hypothesis import settings
 
 from vademecum.randomness import own_randomness
+
+pytest_plugins = ["tests.costs"]
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None)
