@@ -53,7 +53,7 @@ class Costs:
         self.totals: defaultdict[str, float] = defaultdict(float)
 
     def too_dear(self) -> list[str]:
-        return [room for room in ROOMS if self.totals[room] > self.limit]
+        return [room for room in ROOMS if self.totals.get(room, 0.0) > self.limit]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid, location):
