@@ -62,7 +62,8 @@ class DeepLinearNetwork(nn.Module):
         number("scale", scale, low=0)
         pairs = zip(self.widths[1:], self.widths[:-1], strict=True)
         self.weights = nn.ParameterList(
-            nn.Parameter(scale * torch.randn(a, b) / b**0.5) for a, b in pairs
+            nn.Parameter(scale * torch.randn(a, b) / b**0.5 if scale else torch.zeros(a, b))
+            for a, b in pairs
         )
 
     @classmethod
