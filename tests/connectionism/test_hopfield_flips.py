@@ -85,7 +85,7 @@ def test_draw_hopfield_flips_shows_energy_and_units():
     axes = draw_hopfield_flips(hopfield_flips(net, start, order="fixed")).axes[0]
     assert [text.get_text() for text in axes.texts] == ["2", "5"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("units visited", "energy")
-    assert axes.lines[1].get_xdata().tolist() == [3, 6]
+    assert list(axes.lines[1].get_xdata()) == [3, 6]  # pyright: ignore
 
 
 @pytest.mark.parametrize(

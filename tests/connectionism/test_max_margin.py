@@ -120,9 +120,10 @@ def test_iterations_are_limited():
     x, y = planted(600, 15)
     best = MaxMarginClassifier().fit(x, y)
     few = best.n_iter_ - 3
-    with pytest.warns(ConvergenceWarning, match=rf"max_iter={few} reached, .* short by \d"):
+    with pytest.warns(ConvergenceWarning, match=rf"max_iter={few} reached: .* lacks \d"):
         cut = MaxMarginClassifier(max_iter=few).fit(x, y)
     assert cut.n_iter_ == few
+    assert (best.converged_, cut.converged_) == (True, False)
     assert cut.margin_ < best.margin_ <= cut.margin_ + cut.gap_
     with pytest.raises(ValueError, match="max_iter must be larger, got 2: no separation so far"):
         MaxMarginClassifier(max_iter=2).fit(x, y)  # and not that there is none

@@ -73,7 +73,9 @@ def test_equals_the_plain_loop(n):
     wide = augment(torch.from_numpy(x))
     # one epoch of the loop: mistakes in the order of the examples, up to the first step back
     ours = quietly(Perceptron(max_iter=1, shuffle=False), x, y)
-    path = perceptron_path(wide, sign, max_iter=int(ours.mistakes_) + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        path = perceptron_path(wide, sign, max_iter=int(ours.mistakes_) + 1)
     back = (path.examples.diff() <= 0).nonzero()
     first = int(back[0]) + 1 if len(back) else len(path.examples)
     assert ours.mistakes_ == first

@@ -72,7 +72,7 @@ def test_single_precision_is_refined():
 
 
 def test_rows_may_come_in_chunks(monkeypatch):
-    from vademecum.linear import penalised_likelihood as module
+    from vademecum.linear import _penalised_likelihood as module
 
     x, y = noisy(700)
     whole = LogisticRegression(tol=1e-11).fit(x, y)

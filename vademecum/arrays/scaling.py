@@ -1,10 +1,10 @@
 r"""Euclidean norms, and scales, for numbers whose squares may leave the range of their dtype.
 
 Multiplying by a power of two is exact, so a result for scaled data is that for the data, scaled. A
-norm $\|x\| = s \, \|x / s\|$ with $s = \max_i |x_i|$ neither over- nor underflows before the result
-does, but takes two passes more over the data and a copy. So the plain norm is taken where it is
-finite and at least $\sqrt{t / \varepsilon}$, with $t$ the least normal number: squares that were
-lost below $t$ then amount to no more than a rounding error each.
+norm $\|x\| = s \, \|x / s\|$ with a power of two $s$ just below $\max_i |x_i|$ neither over- nor
+underflows before the result does, but takes two passes more over the data and a copy. So the plain
+norm is taken where it is finite and at least $\sqrt{t / \varepsilon}$, with $t$ the least normal
+number: squares that were lost below $t$ then amount to no more than a rounding error each.
 """
 
 import math
@@ -44,6 +44,7 @@ def lengths(
     if not bool(plain.all()):
         scale = x.abs().amax(dim, keepdim=True).to(norm.dtype)
         scale = torch.where((scale > 0) & (scale < math.inf), scale, 1)
+        scale = scale / (2 * torch.frexp(scale).mantissa)  # the power of two below
         norm = torch.where(plain, norm, scale * torch.linalg.vector_norm(x / scale, **options))
     return norm if keepdim else norm.squeeze(dim)
 

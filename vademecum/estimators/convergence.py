@@ -19,6 +19,7 @@ def warn_unconverged(message: str) -> None:
     Example:
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
         ...     warn_unconverged("max_iter=3 reached with 2 mistakes")
         >>> caught[0].category.__name__
         'ConvergenceWarning'

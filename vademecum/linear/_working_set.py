@@ -96,7 +96,7 @@ class WorkingSet:
 
     def is_solved(self, point: Point) -> bool:
         """Whether the gap is as small as it should be."""
-        return point.gap <= self.enough
+        return bool(point.gap <= self.enough)
 
     def _foreseen(self, alpha: float) -> Float[Tensor, " d"]:
         """How strongly features will violate the condition at `alpha`: slopes fall as they fell."""

@@ -223,6 +223,7 @@ def _residuals(system: _System, spectrum: _Spectrum, alphas: Tensor) -> Float[Te
     like = system.x.new_zeros((), dtype=torch.promote_types(system.x.dtype, torch.float32))
     means = system.mean_x, system.mean_y
     w, mean_x, mean_y = (v.to(like) for v in (spectrum.basis @ first, *means))
+    first = spectrum.basis.T @ w.double()  # as rounded: differences from it are small
     power, slope = torch.zeros_like(alphas[0]), torch.zeros_like(first)
     for here in blocks(len(system.y)):
         z = system.x[here].to(like) - mean_x
