@@ -68,13 +68,23 @@ def test_gcv_is_its_dense_formula(n, d, t, intercept):
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-5])
 def test_gcv_of_a_good_fit_in_single_precision(noise):
-    """Where the residuals are a millionth of the targets, their square is lost in that of these."""
+    """Where the residuals are a millionth of the targets, their square is lost in that of these.
+
+    The score is that of the weights found, which are returned rounded: by 2^-24 of each weight, so
+    that the squares of the residuals, of slope 2 alpha w in the weights, are off by 2^-23 alpha
+    |w|^2. For the least squares here, 2 n noise^2 or, for alpha = 0.1, alpha^2 |w|^2 / n more, that
+    is below one per cent; the rounding of the residuals themselves adds its square, a fifth.
+    """
     x = torch.randn(2 * BLOCK, 4) + 1
     y = x @ torch.ones(4, 2) + noise * torch.randn(2 * BLOCK, 2)
-    alphas = [100.0, 0.1, 0.01]
-    single = RidgeRegression(alphas=alphas).fit(x, y).scores_
-    double = RidgeRegression(alphas=alphas).fit(x.double(), y.double()).scores_
-    torch.testing.assert_close(single.double(), double, rtol=1e-2, atol=0)
+    alphas = torch.tensor([100.0, 0.1, 0.01])
+    found = RidgeRegression(alphas=alphas).fit(x, y)
+    z, targets = (v.double() - v.double().mean(0) for v in (x, y))
+    residuals = targets - z @ found.coef_path_.double().mT
+    spectrum = torch.linalg.eigvalsh(z.T @ z)
+    freedom = len(x) - 1 - (spectrum / (spectrum + alphas[:, None])).sum(1)
+    expected = len(x) * residuals.square().sum((1, 2)) / freedom**2
+    torch.testing.assert_close(found.scores_.double(), expected, rtol=1e-2, atol=0)
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -232,7 +232,7 @@ def _residuals(system: _System, spectrum: _Spectrum, alphas: Tensor) -> Float[Te
         slope += z.T @ r
     less = first - weights
     change = 2 * (spectrum.basis.T @ slope) * less + spectrum.lambdas[:, None] * less.square()
-    return power + change.sum((1, 2)).clamp(min=0)
+    return (power + change.sum((1, 2))).clamp(min=0)
 
 
 def _leave_one_out(system: _System, spectrum: _Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:
