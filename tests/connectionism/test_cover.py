@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 
 from vademecum.connectionism.cover import cover_count, separable_probability
-from vademecum.connectionism.dichotomies import count_dichotomies, dichotomies
+from vademecum.connectionism.labellings import count_dichotomies, dichotomies
 
 fraction: Any = 1.5
 

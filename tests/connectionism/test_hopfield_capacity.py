@@ -90,7 +90,7 @@ def test_progress_shows_where_it_is_asked_for(capsys):
     capacity_curve(20, [0.1], trials=2)
     assert capsys.readouterr().err == ""
     capacity_curve(20, [0.1], trials=2, progress=True)
-    assert "retrieving" in capsys.readouterr().err
+    assert "2/2 trials" in capsys.readouterr().err
 
 
 def test_trials_that_were_cut_short_are_marked():

@@ -86,7 +86,7 @@ def test_equals_the_dual_loop(options, kernel, bias, entries, monkeypatch):
 def test_makes_the_mistakes_of_the_primal(classes, shuffle, epochs):
     x, y = data(600, classes=classes)
     options = {"max_iter": epochs, "tol": None, "shuffle": shuffle, "random_state": 0}
-    dual = quietly(KernelPerceptron("linear", **options), x, y)
+    dual = quietly(KernelPerceptron(kernel="linear", **options), x, y)
     primal = quietly(Perceptron(**options), x, y)
     np.testing.assert_array_equal(dual.mistakes_, primal.mistakes_)
     np.testing.assert_array_equal(dual.dual_coef_ @ dual.support_vectors_, primal.coef_)
@@ -109,7 +109,7 @@ def test_separates_what_no_hyperplane_does():
     turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     circle = np.c_[np.cos(turn), np.sin(turn)]
     x, y = np.r_[circle, 2 * circle], np.repeat(["inner", "outer"], 40)
-    unit = KernelPerceptron("rbf", gamma=1.0, tol=None, random_state=0).fit(x, y)
+    unit = KernelPerceptron(kernel="rbf", gamma=1.0, tol=None, random_state=0).fit(x, y)
     np.testing.assert_array_equal(unit.predict(x), y)
     assert unit.alpha_.shape == (80,)
     assert unit.mistakes_ == unit.alpha_.sum()
@@ -127,11 +127,32 @@ def test_tensors_in_tensors_out(dtype):
     np.testing.assert_array_equal(unit.predict(tensors[0]), array.predict(x))
 
 
+def test_less_memory_gives_the_same(monkeypatch):
+    x, y = data()
+    asked = []
+
+    def kernel(x, z):
+        asked.append(len(x) * len(z))
+        return (1 + x @ z.T) ** 2
+
+    options = {"kernel": kernel, "max_iter": 3, "tol": None, "random_state": 0}
+    whole = quietly(KernelPerceptron(**options), x, y)
+    scores = whole.decision_function(x)
+    assert max(asked) == len(x) ** 2
+    asked.clear()
+    memory = 4 * 8 * 20 * len(x)  # four copies of twenty rows in double precision
+    ours = quietly(KernelPerceptron(**options, memory=memory), x, y)
+    np.testing.assert_array_equal(ours.alpha_, whole.alpha_)
+    np.testing.assert_allclose(ours.decision_function(x), scores)
+    assert 10 * len(x) < max(asked) <= 20 * len(x)
+
+
 X, Y = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 1])
 ERRORS = [
     ({}, X, torch.tensor([1, 1]), "y must have at least two classes, got one class: 1"),
     ({}, X * math.inf, Y, "X must be finite, got inf"),
     ({"kernel": "cubic"}, X, Y, "kernel must be one of 'rbf', 'poly', 'linear', got 'cubic'"),
+    ({"memory": 0}, X, Y, "memory must be >= 1, got 0"),
     ({"gamma": 0.0}, X, Y, "gamma must be > 0, got 0"),
     ({"gamma": "scale"}, X, Y, "gamma must be a number, got 'scale'"),
     ({"kernel": "poly", "degree": 0}, X, Y, "degree must be >= 1, got 0"),

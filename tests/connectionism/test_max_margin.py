@@ -106,6 +106,22 @@ def test_thin_margins():
     )
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 2.0**300])
+def test_the_gap_is_what_the_vector_between_the_hulls_leaves(bias, scale):
+    """No margin exceeds the vector's length, with a bias half of it; here from the dual weights."""
+    x, y = planted(600, 15, shift=3.0 * bias)
+    x = scale * x
+    few = MaxMarginClassifier(fit_intercept=bias).fit(x, y).n_iter_ - 3
+    with pytest.warns(ConvergenceWarning, match=f"max_iter={few} reached"):
+        cut = MaxMarginClassifier(max_iter=few, fit_intercept=bias).fit(x, y)
+    dual = cut.dual_coef_[0]
+    vector = (dual / np.abs(dual).sum() * (1 + bias)) @ (x[cut.support_] / scale)
+    most = scale * np.linalg.norm(vector) / (1 + bias)
+    assert cut.margin_ + cut.gap_ == pytest.approx(most, rel=1e-9)
+    assert cut.gap_ > 1e-5 * cut.margin_  # so that the sum tells
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_tensors_in_tensors_out(dtype):
     x, y = planted(40, 3, gap=0.3)

@@ -28,7 +28,7 @@ def memory() -> WillshawMemory:
 
 PARTS = {
     "McCullochPittsNeuron": lambda: (McCullochPittsNeuron(SIGNS, 2), BITS.float(), {}),
-    "TuringMachine": lambda: (TuringMachine.random(5, "B"), BITS.bool(), LOGICAL),
+    "TuringMachine": lambda: (TuringMachine.random(5, kind="B"), BITS.bool(), LOGICAL),
     "WillshawMemory": lambda: (memory(), BITS.bool(), LOGICAL),
     "HopfieldNetwork": lambda: (HopfieldNetwork(2 * BITS - 1), 2.0 * BITS - 1, {}),
     "DenseHopfield": lambda: (DenseHopfield(torch.randn(4, 5)), torch.randn(3, 5), {}),

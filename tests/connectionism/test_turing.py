@@ -24,7 +24,7 @@ def tick(sources, switches, state):
 
 def machine(n, kind, seed, inputs=2):
     return TuringMachine.random(
-        n, kind, inputs=inputs, generator=torch.Generator().manual_seed(seed)
+        n, kind=kind, inputs=inputs, generator=torch.Generator().manual_seed(seed)
     )
 
 

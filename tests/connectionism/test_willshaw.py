@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vademecum.connectionism import _bit_rows, willshaw
-from vademecum.connectionism.sparse_patterns import sparse_capacity_bound, sparse_patterns
+from vademecum.connectionism.binary_patterns import sparse_capacity_bound, sparse_patterns
 from vademecum.connectionism.willshaw import WillshawMemory, willshaw_information
 
 nan = float("nan")

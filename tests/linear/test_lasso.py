@@ -37,6 +37,41 @@ def top(x, y):
     return np.abs((x - x.mean(0)).T @ (y - y.mean())).max() / len(y)
 
 
+def test_defaults():
+    assert Lasso().get_params() == {
+        "alpha": 1.0, "fit_intercept": True, "tol": 1e-6, "max_iter": 10_000,
+    }  # fmt: skip
+    x, y = np.array([[-1.0], [1.0]]), np.array([2.0, 6.0])
+    found = Lasso().fit(x, y)
+    assert (found.coef_[0], found.intercept_) == pytest.approx((2 - 1.0, 4.0))
+    x, y = data(60, 200, rho=0.9)
+    power = ((y - y.mean()) ** 2).mean()
+    for share in (0.1, 0.03):
+        alpha = share * top(x, y)
+        ours = Lasso(alpha=alpha).fit(x, y)
+        assert ours.dual_gap_ <= 1e-6 * power
+        with pytest.warns(ConvergenceWarning, match=f"wanted {1e-6 * power:.3g}; max_iter=1, tol"):
+            assert not Lasso(alpha=alpha, max_iter=1).fit(x, y).converged_
+        assert ours.converged_
+
+
+def test_defaults_of_the_path():
+    x, y = data(60, 20)
+    path = lasso_path(torch.tensor(x), torch.tensor(y))
+    alphas = top(x, y) * np.geomspace(1, 1e-3, 100)
+    np.testing.assert_allclose(path.alphas, alphas)
+    _, coefs, _ = reference_path(x - x.mean(0), y - y.mean(), alphas=alphas, tol=1e-8)
+    power = ((y - y.mean()) ** 2).mean()
+    assert path.gaps.max() <= 1e-6 * power
+    assert path.converged.all()
+    np.testing.assert_allclose(path.coefs.T, coefs, atol=0.02)
+    residuals = torch.tensor(y) - torch.tensor(x) @ path.coefs.T - path.intercepts
+    np.testing.assert_allclose(residuals.mean(0), 0, atol=1e-9)
+    with pytest.warns(ConvergenceWarning, match=f"wanted {1e-6 * power:.3g}; max_iter=1, tol"):
+        cut = lasso_path(torch.tensor(x), torch.tensor(y), alphas=torch.tensor([0.01]), max_iter=1)
+    assert cut.converged.tolist() == [False]
+
+
 CASES = [(100, 10, 0.0), (100, 10, 0.95), (60, 200, 0.0), (60, 200, 0.9), (5, 3, 0.0), (40, 1, 0.0),
          (30, 30, 0.5), (500, 300, 0.5)]  # fmt: skip
 

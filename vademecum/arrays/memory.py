@@ -8,8 +8,8 @@ def portions(n: int, *, each: int, memory: int) -> list[slice]:
 
     Args:
         n: How many items there are.
-        each: How many bytes the work on one item takes.
-        memory: How many bytes the work on one portion may take; one item is taken in any case.
+        each: How many bytes (or whatever `memory` counts) the work on one item takes.
+        memory: How many the work on one portion may take; one item is taken in any case.
 
     Example:
         >>> portions(5, each=4, memory=8)

@@ -37,15 +37,17 @@ def lengths(
         >>> lengths(torch.tensor([[3e30, 3e-30, 0.0], [4e30, 4e-30, 0.0]]))
         tensor([5.0000e+30, 5.0000e-30, 0.0000e+00])
     """
-    options = {"dim": dim, "keepdim": True, "dtype": dtype}
-    norm = torch.linalg.vector_norm(x, **options)
+    norm = torch.linalg.vector_norm(x, dim=dim, keepdim=True, dtype=dtype)
     limits = torch.finfo(norm.dtype)
     plain = (norm >= math.sqrt(limits.tiny / limits.eps)) & (norm <= limits.max)
     if not bool(plain.all()):
-        scale = x.abs().amax(dim, keepdim=True).to(norm.dtype)
+        parts = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x[..., None]
+        both = (dim % x.ndim, x.ndim)
+        scale = parts.abs().amax(both, keepdim=True).to(norm.dtype)
         scale = torch.where((scale > 0) & (scale < math.inf), scale, 1)
         scale = scale / (2 * torch.frexp(scale).mantissa)  # the power of two below
-        norm = torch.where(plain, norm, scale * torch.linalg.vector_norm(x / scale, **options))
+        scaled = torch.linalg.vector_norm(parts / scale, dim=both, keepdim=True)
+        norm = torch.where(plain, norm, (scale * scaled).squeeze(-1))
     return norm if keepdim else norm.squeeze(dim)
 
 

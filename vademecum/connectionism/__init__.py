@@ -1,8 +1,8 @@
 """Threshold units, perceptrons and associative memories."""
 
+from vademecum.connectionism.binary_patterns import sparse_capacity_bound, sparse_patterns
 from vademecum.connectionism.convex_hulls import NearestPoint, nearest_point
 from vademecum.connectionism.cover import cover_count, separable_probability
-from vademecum.connectionism.dichotomies import count_dichotomies, dichotomies
 from vademecum.connectionism.error_signals import delta_rule, pdp_update
 from vademecum.connectionism.hopfield import (
     CapacityCurve,
@@ -19,6 +19,7 @@ from vademecum.connectionism.hopfield import (
     overlap,
 )
 from vademecum.connectionism.kernel_perceptron import KernelPerceptron
+from vademecum.connectionism.labellings import count_dichotomies, dichotomies
 from vademecum.connectionism.margins import augment, margin, novikov_bound, signed_distance
 from vademecum.connectionism.max_margin import MaxMarginClassifier
 from vademecum.connectionism.mcculloch_pitts import (
@@ -33,7 +34,6 @@ from vademecum.connectionism.mistake_path import (
 )
 from vademecum.connectionism.perceptron import Perceptron
 from vademecum.connectionism.separability import Separability, separable
-from vademecum.connectionism.sparse_patterns import sparse_capacity_bound, sparse_patterns
 from vademecum.connectionism.turing import TuringMachine
 from vademecum.connectionism.willshaw import WillshawMemory, willshaw_information
 

@@ -11,10 +11,10 @@ With $k(x, x') = \langle x, x' \rangle$ it makes the same mistakes in the same o
 `vademecum.connectionism.Perceptron`, up to the rounding of the scores; the claim `perceptron_span`
 checks it in integers.
 
-Examples are shown in blocks, whose corrections are a `vademecum.connectionism._cascade`. The kernel
-matrix of up to 4096 examples is kept. Of more, its rows are computed strip by strip against the
-examples that were mistaken before, in every epoch: the memory is that of one strip, the time that
-of $n$ times the number of mistaken examples.
+Examples are shown in blocks, whose corrections are a cascade (`vademecum.connectionism._cascade`).
+The kernel matrix of up to 4096 examples is kept. Of more, its rows are computed strip by strip
+against the examples that were mistaken before, in every epoch: the memory is that of one strip, the
+time that of $n$ times the number of mistaken examples.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
-from vademecum.arrays import one_blas_thread, views
+from vademecum.arrays import one_blas_thread, portions, views
 from vademecum.connectionism._cascade import cascade
 from vademecum.connectionism._epochs import corrections, learn
 from vademecum.estimators import as_labels, as_rows, best_labels, like_input, one_versus_rest
@@ -35,7 +35,8 @@ from vademecum.estimators import as_labels, as_rows, best_labels, like_input, on
 __all__ = ["KernelPerceptron"]
 
 BLOCK, STRIP = 32, 256  # examples shown at once, and those whose kernel values are computed at once
-ENTRIES = 4096**2  # kernel values held at once
+ENTRIES = 4096**2  # kernel values held at once, unless the memory is limited
+COPIES = 4  # of a block of kernel values, that computing it takes
 
 
 class KernelPerceptron(ClassifierMixin, BaseEstimator):
@@ -59,6 +60,8 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         shuffle: Whether each epoch shows the examples in an order of its own.
         random_state: Where random numbers come from, as in scikit-learn.
         fit_intercept: Whether there is a bias $b$.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. Kernels
+            of one's own may take more.
 
     Attributes:
         classes_: The labels, sorted.
@@ -88,8 +91,8 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
         *,
+        kernel: Any = "rbf",
         gamma=None,
         degree=3,
         coef0=1.0,
@@ -99,6 +102,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         shuffle=True,
         random_state=None,
         fit_intercept=True,
+        memory: Any = None,
     ):
         self.kernel = kernel
         self.gamma = gamma
@@ -110,6 +114,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         self.shuffle = shuffle
         self.random_state = random_state
         self.fit_intercept = fit_intercept
+        self.memory = memory
 
     def fit(self, X: Any, y: Any) -> "KernelPerceptron":
         """Learn from the examples, starting at zero.
@@ -121,7 +126,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         x = as_rows(self, X, reset=True).detach()
         self.classes_, index = as_labels(y, x)
         y_units = one_versus_rest(index, len(self.classes_), x.dtype)
-        units = _Units(x, y_units, self._kernel(), float(self.fit_intercept))
+        units = _Units(x, y_units, self._kernel(), float(self.fit_intercept), self._entries(x))
         with one_blas_thread():
             run = learn(
                 units.epoch,
@@ -150,14 +155,21 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         x = as_rows(self, X)
         fitted = self.support_vectors_, self.dual_coef_, self.intercept_
         vectors, coef, b = (torch.as_tensor(v).to(x) for v in fitted)
-        k, rows = self._kernel(), max(1, ENTRIES // len(vectors))
-        scores = torch.cat([k(part, vectors) @ coef.T + b for part in x.split(rows)])
+        k, entries = self._kernel(), self._entries(x) or ENTRIES
+        parts = portions(len(x), each=len(vectors), memory=entries)
+        scores = torch.cat([k(x[part], vectors) @ coef.T + b for part in parts])
         return like_input(scores[:, 0] if len(coef) == 1 else scores, X)
 
     def predict(self, X: Any) -> Any:
         """The labels of the classes that score best."""
         scores = torch.as_tensor(self.decision_function(X))
         return best_labels(self.classes_, scores)
+
+    def _entries(self, x: Tensor) -> int | None:
+        """How many kernel values may be held at once, if that is limited."""
+        if self.memory is None:
+            return None
+        return max(1, whole("memory", self.memory, low=1) // (COPIES * x.element_size()))
 
     def _kernel(self) -> Callable[[Tensor, Tensor], Tensor]:
         kernel: Any = self.kernel
@@ -177,10 +189,14 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
 class _Units:
     r"""Dual perceptrons that learn side by side: `coef` holds their $\alpha_i y_i$, (n, units)."""
 
-    def __init__(self, x: Tensor, y: Tensor, kernel: Callable[..., Tensor], bias: float):
+    def __init__(
+        self, x: Tensor, y: Tensor, kernel: Callable[..., Tensor], bias: float, entries: int | None
+    ):
         self.x, self.y, self.kernel, self.bias = x, y, kernel, bias
         self.coef, self.b = torch.zeros_like(y), torch.zeros_like(y[0])
-        self.gram = kernel(x, x) if len(x) ** 2 <= ENTRIES else None
+        n, strip = len(x), STRIP * len(x)
+        self.gram = kernel(x, x) if n**2 <= (entries or ENTRIES) else None
+        self.strips = portions(n, each=n, memory=min(entries or strip, strip))
 
     def epoch(self, order: Tensor | None, active: Tensor) -> tuple[Tensor, Tensor]:
         """Show all examples once; the mistakes and the summed loss of each active unit."""
@@ -190,7 +206,8 @@ class _Units:
         coef, b, y = self.coef[:, active], self.b[active], self.y[:, active]
         mistakes = torch.zeros_like(active)
         loss = torch.zeros_like(b, dtype=torch.float64)
-        for i in rows.to(device).split(STRIP):
+        rows = rows.to(device)
+        for i in (rows[strip] for strip in self.strips):
             drive, gram = self._meet(i, coef)
             c, scores = _show(drive + b, gram + self.bias, y[i])
             coef[i] += c

@@ -93,8 +93,8 @@ class TuringMachine(nn.Module):
     def random(
         cls,
         n: int,
-        kind: Literal["A", "B"] = "A",
         *,
+        kind: Literal["A", "B"] = "A",
         inputs: int = 2,
         generator: torch.Generator | None = None,
     ) -> "TuringMachine":

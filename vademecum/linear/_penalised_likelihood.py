@@ -30,6 +30,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vademecum.arrays import portions
+
 __all__ = ["PenalisedLikelihood"]
 
 CHUNK = {"cpu": 2**20}  # entries of the data met at once: as the cache likes; elsewhere a gigabyte
@@ -70,8 +72,7 @@ class PenalisedLikelihood:
         self.total = float(s.sum(dtype=torch.float64))
         self.dtype = x.dtype
         n, d = x.shape
-        rows = max(CHUNK.get(x.device.type, 2**28) // d, 1)
-        self.chunks = [slice(i, i + rows) for i in range(0, n, rows)]
+        self.chunks = portions(n, each=d, memory=CHUNK.get(x.device.type, 2**28))
 
     def refine(self) -> bool:
         """Compute in double precision from now on; whether that is new."""

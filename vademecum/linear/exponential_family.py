@@ -44,7 +44,7 @@ def _allow(y: Tensor) -> Tensor:
     return torch.ones_like(y, dtype=torch.bool)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExponentialFamily:
     r"""An exponential family, from its log-partition, statistic and base measure.
 

@@ -31,6 +31,7 @@ from vademecum.arguments import number, whole
 from vademecum.connectionism.hopfield.network import HopfieldNetwork
 from vademecum.connectionism.hopfield.retrieval import overlap
 from vademecum.estimators import warn_unconverged
+from vademecum.progress import ticking
 from vademecum.randomness import source
 from vademecum.results import one_line
 
@@ -189,8 +190,7 @@ def capacity_curve(
     trial = partial(_trial, n, rule, noise, probes, max_iter, device)
     tasks = [s for s in counts for _ in range(trials)]
     results = (executor.map if executor else map)(trial, tasks, seeds)
-    watched = _watched(results, len(seeds)) if progress else results
-    measured = torch.tensor(list(watched)).reshape(-1, trials, 2)
+    measured = torch.tensor(_watched(results, len(seeds), progress)).reshape(-1, trials, 2)
     overlaps, converged = measured[..., 0], measured[..., 1] == 1
     if not converged.all():
         open_ended = int((~converged).sum())
@@ -230,11 +230,15 @@ def _student(samples: Tensor, confidence: float) -> tuple[Tensor, Tensor, Tensor
     return mean, (mean - error).clamp(min=-1), (mean + error).clamp(max=1)
 
 
-def _watched(results: Iterable[tuple[float, float]], total: int) -> Iterable[tuple[float, float]]:
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(results, "retrieving", total=total, console=Console(stderr=True))
+def _watched(
+    results: Iterable[tuple[float, float]], total: int, progress: bool
+) -> list[tuple[float, float]]:
+    watched = []
+    with ticking("trials", total, progress=progress) as tick:
+        for result in results:
+            watched.append(result)
+            tick(1)
+    return watched
 
 
 def draw_capacity(curve: CapacityCurve, axes: "Axes | None" = None) -> "Figure":

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from vademecum.connectionism.sparse_patterns import sparse_capacity_bound, sparse_patterns
+from vademecum.connectionism.binary_patterns import sparse_capacity_bound, sparse_patterns
 
 fraction: Any = 2.5
 
