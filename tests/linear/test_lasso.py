@@ -65,7 +65,7 @@ def test_defaults_of_the_path():
     assert path.gaps.max() <= 1e-6 * power
     assert path.converged.all()
     np.testing.assert_allclose(path.coefs.T, coefs, atol=0.02)
-    residuals = torch.tensor(y) - torch.tensor(x) @ path.coefs.T - path.intercepts
+    residuals = torch.tensor(y)[:, None] - torch.tensor(x) @ path.coefs.T - path.intercepts
     np.testing.assert_allclose(residuals.mean(0), 0, atol=1e-9)
     with pytest.warns(ConvergenceWarning, match=f"wanted {1e-6 * power:.3g}; max_iter=1, tol"):
         cut = lasso_path(torch.tensor(x), torch.tensor(y), alphas=torch.tensor([0.01]), max_iter=1)

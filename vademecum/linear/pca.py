@@ -9,7 +9,7 @@ $$\lambda_i = \frac{\sigma_i^2}{n - 1}, \qquad z_i = v_i^\top (x - \mu).$$
 The first $k$ directions span the subspace of least squared reconstruction error (the claims
 `eckart_young` and `autoencoder_pca`). Signs are chosen such that the largest entry of $v_i$ is
 positive. Exact up to rounding, unless the randomised solver is asked for; what each solver's
-rounding amounts to is told in `vademecum.linear._principal`.
+rounding amounts to is said in `vademecum.linear._principal`.
 """
 
 from typing import Any

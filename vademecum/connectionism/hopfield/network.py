@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from vademecum.arguments import choice, floats, signs, whole
+from vademecum.arguments import choice, floats, signs, square, whole
 from vademecum.connectionism.hopfield._dynamics import settle, sweep
 from vademecum.connectionism.hopfield._storage import store
 from vademecum.connectionism.hopfield.retrieval import Retrieval
@@ -91,7 +91,10 @@ class HopfieldNetwork(nn.Module):
         super().__init__()
         if (patterns is None) == (weights is None):
             raise ValueError("either patterns or weights must be given, got both or neither")
-        given = _square(weights) if patterns is None else signs("patterns", patterns, ndim=2)
+        if patterns is None:
+            given = square("weights", floats("weights", weights, ndim=2))
+        else:
+            given = signs("patterns", patterns, ndim=2)
         dtype = dtype or (given.dtype if given.dtype in _DTYPES else torch.get_default_dtype())
         n, like = given.shape[1], {"dtype": _exact(dtype), "device": given.device}
         theta = torch.zeros(n, **like) if theta is None else floats("theta", theta, ndim=1, width=n)
@@ -291,13 +294,6 @@ class HopfieldNetwork(nn.Module):
 def _check_mode(mode: str, order: str) -> None:
     choice("mode", mode, ("asynchronous", "synchronous"))
     choice("order", order, ("random", "fixed"))
-
-
-def _square(weights: Tensor | None) -> Tensor:
-    weights = floats("weights", weights, ndim=2)
-    if len(weights) != weights.shape[1]:
-        raise ValueError(f"weights must be square, got shape {tuple(weights.shape)}")
-    return weights
 
 
 def _exact(dtype: torch.dtype) -> torch.dtype:
