@@ -24,8 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from vademecum.arguments import floats, number, whole
-from vademecum.connectionism.hopfield.retrieval import Retrieval
-from vademecum.estimators import warn_unconverged
+from vademecum.connectionism.hopfield.retrieval import Retrieval, with_warning
 
 __all__ = ["DenseHopfield"]
 
@@ -120,12 +119,10 @@ class DenseHopfield(nn.Module):
                 path.append(x)
             if done.all():
                 break
-        else:
-            moving, shown = int((~done).sum()), done.numel()
-            warn_unconverged(f"max_iter={max_iter} reached: {moving} of {shown} states still move")
         kept = torch.stack(path) if trajectory else None
         energies = None if kept is None else self.energy(kept)
-        return Retrieval(x, n_iter, done, done.long(), kept, energies)
+        end = Retrieval(x, n_iter, done, done.long(), kept, energies)
+        return with_warning(end, max_iter)
 
     def _checked(self, states: Tensor) -> Tensor:
         x, p = floats("states", states, width=self.patterns.shape[1]), self.patterns

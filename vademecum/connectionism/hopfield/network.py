@@ -27,8 +27,7 @@ from torch import Tensor, nn
 from vademecum.arguments import choice, floats, signs, square, whole
 from vademecum.connectionism.hopfield._dynamics import settle, sweep
 from vademecum.connectionism.hopfield._storage import store
-from vademecum.connectionism.hopfield.retrieval import Retrieval
-from vademecum.estimators import warn_unconverged
+from vademecum.connectionism.hopfield.retrieval import Retrieval, with_warning
 from vademecum.randomness import source
 
 __all__ = ["HopfieldNetwork"]
@@ -219,10 +218,7 @@ class HopfieldNetwork(nn.Module):
         whole("max_iter", max_iter, low=1)
         options = {"mode": mode, "order": order, "generator": generator}
         end = self._retrieve(states, max_iter=max_iter, trajectory=trajectory, **options)
-        if moving := int((end.period == 0).sum()):
-            shown = end.period.numel()
-            warn_unconverged(f"max_iter={max_iter} reached: {moving} of {shown} states still move")
-        return end
+        return with_warning(end, max_iter)
 
     @torch.no_grad()
     def _retrieve(

@@ -7,9 +7,10 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from vademecum.arguments import signs
+from vademecum.estimators import warn_unconverged
 from vademecum.results import one_line
 
-__all__ = ["Retrieval", "overlap"]
+__all__ = ["Retrieval", "overlap", "with_warning"]
 
 
 class Retrieval(NamedTuple):
@@ -37,6 +38,14 @@ class Retrieval(NamedTuple):
     """The energies of the trajectory."""
 
     __repr__ = one_line
+
+
+def with_warning(end: Retrieval, max_iter: int) -> Retrieval:
+    """The result itself, after a warning if `max_iter` ended some of it."""
+    if moving := int((end.period == 0).sum()):
+        total = end.period.numel()
+        warn_unconverged(f"max_iter={max_iter} reached: {moving} of {total} states still move")
+    return end
 
 
 def overlap(
