@@ -55,6 +55,13 @@ def test_it_ends_where_retrieval_ends_with_the_same_orders(rule):
     assert dice[0].get_state().equal(dice[1].get_state())
 
 
+def test_the_start_is_left_alone():
+    net, x = HopfieldNetwork(signs(1, 30).float()), signs(30).float()
+    before = x.clone()
+    assert len(hopfield_flips(net, x).units)
+    assert x.equal(before)
+
+
 def test_a_state_at_rest_has_no_flips():
     p = signs(1, 9)
     flips = hopfield_flips(HopfieldNetwork(p), p[0])
