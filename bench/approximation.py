@@ -1,7 +1,6 @@
 """Rows of the room `approximation`: exact linear regions, and the affine maps on them."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from bench.harness import Row
 from vademecum.approximation.local_affine import local_affine_map
 from vademecum.approximation.regions import Plane, Regions, linear_regions
+from vademecum.models import mlp
 
 __all__ = ["rows"]
 
@@ -23,14 +23,11 @@ def rows(device: torch.device) -> Iterator[Row]:
 
 
 def _network(device: torch.device) -> nn.Sequential:
-    widths = (784, 256, 256, 256, 10)
-    layers: list[nn.Module] = []
-    for n, m in pairwise(widths):
-        dense = nn.Linear(n, m)
-        nn.init.normal_(dense.weight, std=(2 / n) ** 0.5)
+    net = mlp((784, 256, 256, 256, 10))
+    for dense in net[::2]:
+        nn.init.kaiming_normal_(dense.weight)
         nn.init.normal_(dense.bias, std=0.1)
-        layers += [dense, nn.ReLU()]
-    return nn.Sequential(*layers[:-1]).to(device).eval()
+    return net.to(device).eval()
 
 
 def _regions(model: nn.Sequential, device: torch.device) -> Row:

@@ -16,8 +16,8 @@ __all__ = ["own_randomness", "reseed", "source"]
 
 
 @contextmanager
-def own_randomness(seed: int = 0) -> Iterator[None]:
-    """Seed all global generators, and afterwards give them back as they were.
+def own_randomness(seed: int | None = 0) -> Iterator[None]:
+    """Seed all global generators, or go on from where they are, and give them back as they were.
 
     Example:
         >>> with own_randomness(3):
@@ -30,7 +30,8 @@ def own_randomness(seed: int = 0) -> Iterator[None]:
     numpy, python = np.random.get_state(), random.getstate()  # noqa: NPY002
     devices = range(torch.cuda.device_count()) if _cuda() else []
     with torch.random.fork_rng(devices):
-        reseed(seed)
+        if seed is not None:
+            reseed(seed)
         try:
             yield
         finally:

@@ -80,7 +80,7 @@ def test_one_layer_is_certified_exactly():
 
 
 def certified(model, low, high):
-    box = Box(torch.tensor(low), torch.tensor(high))
+    box = Box(torch.tensor(low).double(), torch.tensor(high).double())
     found = dead_units(model, box.low[None], box=box)[-1].certified
     assert found is not None
     return found.tolist()

@@ -165,7 +165,7 @@ def test_rectangle_around_three_points(c, low, high):
 
 
 def test_rectangles_that_are_no_squares():
-    found = linear_regions(nn.ReLU(), input_plane((-1.0, -2.0), (4.0, 6.0)), limit=4)
+    found = linear_regions(nn.ReLU(), input_plane((-1.0, -2.0), (4.0, 6.0)), max_regions=4)
     assert sorted(found.areas.tolist()) == pytest.approx([2.0, 6.0, 8.0, 24.0])
     certificate = certify_regions(nn.ReLU(), found, samples=5)
     assert certificate[:4] == (4, 4, 20, 0)
@@ -218,8 +218,8 @@ ERRORS = [
     (NET, Plane(O, U, V, (1.0, 0.0), (1.0, 1.0)), {}, "plane.high of s must be > 1, got 1.0"),
     (NET, Plane(O, U, V, (0.0, -math.inf)), {}, "plane.low of t must be finite, got -inf"),
     (NET, Plane(O, U, V), {"memory": 0}, "memory must be >= 1"),
-    (NET, Plane(O, U, V), {"limit": 0}, "limit must be >= 1, got 0"),
-    (nn.ReLU(), Plane(O, U, V), {"limit": 3}, "plane must hold at most limit = 3 regions"),
+    (NET, Plane(O, U, V), {"max_regions": 0}, "max_regions must be >= 1, got 0"),
+    (nn.ReLU(), Plane(O, U, V), {"max_regions": 3}, "plane must hold at most max_regions = 3;"),
     (nn.Sequential(nn.Linear(2, 2), nn.Sigmoid()), Plane(O, U, V), {}, r"'1' \(Sigmoid\)"),
     (nn.Linear(3, 2), Plane(O, U, V), {}, r"model does not take inputs of shape \(2,\)"),
 ]

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from vademecum.approximation.pwl import linear_with
 from vademecum.approximation.random_features import fit_readout
 from vademecum.arguments import floats, number, whole
+from vademecum.results import one_line
 
 __all__ = ["BarronFit", "Heaviside", "barron_fit"]
 
@@ -48,10 +49,6 @@ class Heaviside(nn.Module):
 class BarronFit(NamedTuple):
     """A network found greedily.
 
-    Attributes:
-        network: Linear, sigmoidal, linear: inputs (batch, d), outputs (batch, 1).
-        errors: The mean squared error over the data with 1, 2, ... units.
-
     Example:
         >>> x = torch.tensor([[0.0], [1.0]])
         >>> barron_fit(x, x[:, 0], 1).errors.round(decimals=6)
@@ -59,7 +56,11 @@ class BarronFit(NamedTuple):
     """
 
     network: nn.Sequential
+    """Linear, sigmoidal, linear: inputs (batch, d), outputs (batch, 1)."""
     errors: Float[Tensor, " m"]
+    """The mean squared error over the data with 1, 2, ... units."""
+
+    __repr__ = one_line
 
 
 @torch.no_grad()
@@ -86,7 +87,7 @@ def barron_fit(
             depends on.
         candidates: How many directions are tried at random for each unit, and again a round.
         rounds: How often the best direction is improved by changes half as large as before.
-        generator: The source of randomness.
+        generator: Where random numbers come from; torch's global generator by default.
 
     References:
         Barron, Universal approximation bounds for superpositions of a sigmoidal function, IEEE

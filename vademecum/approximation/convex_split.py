@@ -18,7 +18,6 @@ against the network at the points given. While a value is affine in the input it
 zero. The claim is `dc_decomposition`.
 """
 
-import copy
 from typing import NamedTuple
 
 import torch
@@ -27,6 +26,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.piecewise import Affine, Kinks, Program, take_apart
 from vademecum.arguments import floats
+from vademecum.results import one_line
 
 __all__ = ["ConvexPart", "DCSplit", "dc_split"]
 
@@ -53,7 +53,7 @@ class ConvexPart(nn.Module):
             raise ValueError(f"x must be a batch of shape {self.shape}, got {tuple(x.shape)}")
         if x.dtype != self.dtype:
             raise ValueError(f"x must be {self.dtype} as in the split, got {x.dtype}")
-        u, v = _carry(self.program, x)
+        u, v = self.program.within(_carry, self.program, x)
         return u if not self.second else torch.zeros_like(u) if v is None else v
 
     def extra_repr(self) -> str:
@@ -71,8 +71,14 @@ class DCSplit(NamedTuple):
     """
 
     g: ConvexPart
+    """The first convex part."""
     h: ConvexPart
+    """The second, which is subtracted."""
     gap: float
+    """The largest difference between the network and $g - h$ at the points of the check."""
+
+    __repr__ = one_line
+
     """The largest difference between the network and $g - h$ at the points of the check."""
 
 
@@ -107,9 +113,9 @@ def dc_split(model: nn.Module, x: Float[Tensor, " batch *shape"]) -> DCSplit:
     x = floats("x", x)
     if x.ndim < 2:
         raise ValueError(f"x must be a batch of points, got shape {tuple(x.shape)}")
-    program = take_apart(model, tuple(x.shape[1:]), x)
+    program = take_apart(model, tuple(x.shape[1:]), x, copy=True)
     g, h = (ConvexPart(program, x, second=second) for second in (False, True))
-    wanted, u = copy.deepcopy(model).to(x.device, x.dtype).eval()(x), g(x)
+    wanted, u = program.within(model, x.clone()), g(x)
     gap, size = float((u - h(x) - wanted).abs().max()), float(u.abs().max())
     if not gap <= torch.finfo(x.dtype).eps ** 0.5 * (1 + float(wanted.abs().max())):
         raise ValueError(

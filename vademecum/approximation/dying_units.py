@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from vademecum.approximation.patterns import chunks, program_for
-from vademecum.approximation.piecewise import Affine, Kinks, on_piece, take_apart
+from vademecum.approximation.piecewise import Affine, Kinks, Program, on_piece, take_apart
 from vademecum.foundations.regions import Box
+from vademecum.results import one_line
 
 __all__ = ["DeadUnits", "dead_units"]
 
@@ -36,9 +37,14 @@ class DeadUnits(NamedTuple):
     """
 
     name: str
+    """The layer, as in `submodule '1' (ReLU)`."""
     dead: Bool[Tensor, " *units"]
     """Whether a unit has slope zero on all examples."""
     certified: Bool[Tensor, " *units"] | None
+    """Whether it provably has on all of the box; None if none was given."""
+
+    __repr__ = one_line
+
     """Whether it provably has on all of the box; None if none was given."""
 
 
@@ -47,7 +53,7 @@ def dead_units(
     x: Float[Tensor, " batch *shape"],
     *,
     box: Box | None = None,
-    memory: int = 2**28,
+    memory: int | None = None,
 ) -> list[DeadUnits]:
     """Find the units that no example activates, and those that no input of a box can activate.
 
@@ -55,7 +61,7 @@ def dead_units(
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         x: Examples, one a row.
         box: A box of flattened inputs, over which to certify.
-        memory: How many bytes to use for the activations of a chunk of examples.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Returns:
         One entry for each layer of units with kinks, in the order of their evaluation. Units
@@ -99,6 +105,10 @@ def _certify(model: nn.Module, x: Tensor, box: Box) -> list[Tensor]:
         raise ValueError(f"box must be {x[0].numel()} wide, got {box.low.numel()}")
     low, high = (p.to(x.device, torch.float64).view(1, *shape) for p in (box.low, box.high))
     program = take_apart(model, shape, low)
+    return program.within(_dead_on_box, program, low, high)
+
+
+def _dead_on_box(program: Program, low: Tensor, high: Tensor) -> list[Tensor]:
     found: list[Tensor] = []
     bounds = {program.source: (low, high)}
     for step in program.steps:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from vademecum.approximation.max_affine import MaxAffine
 from vademecum.arguments import whole
+from vademecum.results import one_line
 
 __all__ = ["HingeSum", "hinge_decomposition"]
 
@@ -40,7 +41,11 @@ class HingeSum(NamedTuple):
     """
 
     coefficients: tuple[int, ...]
+    """The coefficients."""
     hinges: tuple[MaxAffine, ...]
+    """The hinge that each belongs to."""
+
+    __repr__ = one_line
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the sum at each point."""

@@ -37,7 +37,7 @@ def interpolating_network(
         x: Points, no two of them equal; in one dimension the network is linear between them.
         y: Their values: numbers, or vectors, one a row.
         directions: How many random directions to try, beside the axes.
-        generator: The source of the directions; without one they have a fixed seed.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
         A network of inputs (batch, d) with outputs (batch, 1) or (batch, m).
@@ -73,10 +73,9 @@ def interpolating_network(
 
 def _direction(x: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
     """The direction of the largest smallest gap, as a share of the range."""
-    if generator is None:
-        generator = torch.Generator().manual_seed(0)
+    device = x.device if generator is None else generator.device
     n, d = (count, x.shape[1]) if x.shape[1] > 1 else (0, 1)
-    random = torch.randn(n, d, generator=generator, device=generator.device, dtype=x.dtype)
+    random = torch.randn(n, d, generator=generator, device=device, dtype=x.dtype)
     candidates = torch.cat([torch.eye(d).to(x), nn.functional.normalize(random.to(x.device))])
     best, share = candidates[0], -1.0
     for theta in candidates:

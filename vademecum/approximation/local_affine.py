@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.patterns import chunks, program_for
 from vademecum.approximation.piecewise import Affine, Kinks, PiecewiseMap, Program, on_piece
+from vademecum.results import one_line
 
 __all__ = ["AffineMap", "local_affine_map"]
 
@@ -33,7 +34,11 @@ class AffineMap(NamedTuple):
     """
 
     A: Float[Tensor, " batch outputs inputs"]
+    """The slopes."""
     b: Float[Tensor, " batch outputs"]
+    """The values at 0, to which the maps extend."""
+
+    __repr__ = one_line
 
     def __call__(self, x: Float[Tensor, " batch *shape"]) -> Float[Tensor, " batch outputs"]:
         """Apply each map to the point in the same row."""
@@ -41,14 +46,14 @@ class AffineMap(NamedTuple):
 
 
 def local_affine_map(
-    model: nn.Module, x: Float[Tensor, " batch *shape"], *, memory: int = 2**28
+    model: nn.Module, x: Float[Tensor, " batch *shape"], *, memory: int | None = None
 ) -> AffineMap:
     """The exact affine map of a piecewise-linear network on the cell of each point.
 
     Args:
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         x: Points, one a row.
-        memory: How many bytes to use for a chunk of points, beside the result.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
@@ -65,7 +70,7 @@ def local_affine_map(
     extra = 4 * inputs * program.width if forwards else inputs * outputs
     parts = []
     for part in chunks(program, x.detach(), memory, extra):
-        parts.append(_forwards(program, part) if forwards else _backwards(program, part))
+        parts.append(program.within(_forwards if forwards else _backwards, program, part))
     return AffineMap(*(p[0] if len(p) == 1 else torch.cat(p) for p in zip(*parts, strict=True)))
 
 

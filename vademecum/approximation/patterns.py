@@ -20,16 +20,18 @@ from vademecum.arguments import floats, whole
 
 __all__ = ["activation_pattern", "chunks", "program_for"]
 
+_MEMORY = 2**28  # bytes for the activations of a chunk, beyond which larger ones do not pay
+
 
 def activation_pattern(
-    model: nn.Module, x: Float[Tensor, " batch *shape"], *, memory: int = 2**28
+    model: nn.Module, x: Float[Tensor, " batch *shape"], *, memory: int | None = None
 ) -> Integer[Tensor, " batch units"]:
     """The piece of every unit for each input, in the order in which the network computes them.
 
     Args:
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         x: Inputs, one a row.
-        memory: How many bytes to use for the activations of a chunk of inputs.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Returns:
         Bytes, one column a unit (integers, should a unit have more than 256 pieces). Inputs lie in
@@ -66,9 +68,11 @@ def program_for(model: nn.Module, x: Tensor) -> Program:
     return take_apart(model, tuple(x.shape[1:]), x)
 
 
-def chunks(program: Program, x: Tensor, memory: int, extra: int = 0) -> tuple[Tensor, ...]:
+def chunks(program: Program, x: Tensor, memory: int | None, extra: int = 0) -> tuple[Tensor, ...]:
     """Parts of the rows of x whose activations, and `extra` numbers a row, fit into memory."""
     each = (4 * program.total + extra) * x.element_size()
+    if memory is None:
+        memory = max(_MEMORY, each)
     if whole("memory", memory, low=1) < each:
         raise ValueError(f"memory must be >= {each} bytes, one example of this model, got {memory}")
     return x.split(memory // each)

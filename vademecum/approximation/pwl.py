@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from vademecum.approximation.max_affine import MaxAffine
 from vademecum.approximation.units import AbsUnit
 from vademecum.arguments import floats
+from vademecum.results import one_line
 
 __all__ = [
     "AbsExpansion", "HingeDifference", "linear_with", "pwl_to_abs", "pwl_to_maxout", "pwl_to_relu",
@@ -124,7 +125,11 @@ class HingeDifference(NamedTuple):
     """
 
     g: MaxAffine
+    """The unit with the convex kinks."""
     h: MaxAffine
+    """The unit with the concave kinks."""
+
+    __repr__ = one_line
 
     def __call__(self, x: Float[Tensor, " *batch 1"]) -> Float[Tensor, " *batch"]:
         """The difference at each point."""

@@ -16,8 +16,6 @@ The read-out is optimal up to rounding, and among several the one of least norm;
 as good as chance. The claims are `universal_approximation` and `dimension_lifting`.
 """
 
-import copy
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -26,6 +24,7 @@ from vademecum.approximation.pwl import linear_with
 from vademecum.arguments import floats, number, whole
 from vademecum.linear.least_squares import LinearRegression
 from vademecum.linear.ridge import RidgeRegression
+from vademecum.models import evaluation
 
 __all__ = ["fit_readout", "random_feature_fit"]
 
@@ -59,7 +58,8 @@ def fit_readout(
     x, y = floats("x", x), floats("y", y)
     if y.ndim not in (1, 2) or len(y) != len(x):
         raise ValueError(f"y must have {len(x)} rows, got shape {tuple(y.shape)}")
-    columns = floats("features(x)", copy.deepcopy(features).eval()(x), ndim=2)
+    with evaluation(features):
+        columns = floats("features(x)", features(x.clone()), ndim=2)
     if number("alpha", alpha, low=0, high=torch.finfo(x.dtype).max) == 0:
         fit = LinearRegression().fit(columns, y.reshape(len(y), -1))
     else:
@@ -87,7 +87,7 @@ def random_feature_fit(
         activation: The activation; ReLU without one.
         scale: How strongly units bend over the data, $s$; of no effect for ReLU.
         alpha: The ridge penalty of the read-out; with 0 it is least squares of least norm.
-        generator: The source of randomness.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
         A network of inputs (batch, d) with outputs (batch, 1) or (batch, t).

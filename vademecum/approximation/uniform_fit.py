@@ -24,6 +24,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from vademecum.arguments import floats
+from vademecum.results import one_line
 
 __all__ = ["UniformFit", "best_uniform_fit"]
 
@@ -31,21 +32,21 @@ __all__ = ["UniformFit", "best_uniform_fit"]
 class UniformFit(NamedTuple):
     r"""A fit in the sup norm.
 
-    Attributes:
-        coefficients: The coefficients $c$; of several that do the same, small ones.
-        error: The error $\|A c - y\|_\infty$.
-        lower: The certificate $\lambda^\top y$: no coefficients have a smaller error.
-        weights: The $\lambda$ behind it, not zero at the extremal points alone.
-
     Example:
         >>> best_uniform_fit(torch.ones(2, 1), torch.tensor([0.0, 2.0])).error
         1.0
     """
 
     coefficients: Float[Tensor, " k"]
+    """The coefficients $c$; of several that do the same, small ones."""
     error: float
+    r"""The error $\|A c - y\|_\infty$."""
     lower: float
+    r"""The certificate $\\lambda^\top y$: no coefficients have a smaller error."""
     weights: Float[Tensor, " n"]
+    r"""The $\lambda$ behind it, not zero at the extremal points alone."""
+
+    __repr__ = one_line
 
 
 @torch.no_grad()

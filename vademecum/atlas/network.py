@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.errors import UsageError
+from vademecum.models import evaluation
 from vademecum.testing import check_part, parts
 from vademecum.testing.laws import BrokenLaw
 from vademecum.testing.parts import PART_LAWS
@@ -208,16 +209,12 @@ def _shapes(model: nn.Module, inputs: Tensor) -> tuple[dict[str, str], str]:
         return hook
 
     hooks = [m.register_forward_hook(note(path)) for path, m in model.named_modules()]
-    training = {m: m.training for m in model.modules()}
     try:
-        model.eval()
-        with torch.no_grad():
+        with evaluation(model), torch.no_grad():
             answer = model(inputs)
     finally:
         for hook in hooks:
             hook.remove()
-        for module, was in training.items():
-            module.training = was
     return shapes, str(tuple(answer.shape)) if isinstance(answer, Tensor) else type(answer).__name__
 
 

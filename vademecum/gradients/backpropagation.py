@@ -23,6 +23,7 @@ from torch.func import functional_call
 from vademecum.arguments import floats
 from vademecum.models import Loss, described, loss_for, tensor_places
 from vademecum.randomness import own_randomness
+from vademecum.results import one_line
 
 __all__ = ["Backprop", "LayerNorms", "LayerTrace", "backprop"]
 
@@ -37,10 +38,17 @@ class LayerNorms(NamedTuple):
     """
 
     name: str
+    """The place of the layer in the model."""
     layer: str
+    """The name of its class."""
     activation: float
+    """The norm of its output."""
     error: float
+    """The norm of the loss's gradient there."""
     gradient: float
+    """The norm of the loss's gradient in its parameters, 0 if it has none."""
+
+    __repr__ = one_line
 
 
 class LayerTrace(NamedTuple):
@@ -53,10 +61,17 @@ class LayerTrace(NamedTuple):
     """
 
     name: str
+    """The place of the layer in the model."""
     layer: nn.Module
+    """The layer itself."""
     activation: Tensor
+    """Its output $z_l$."""
     error: Tensor
+    r"""The loss's gradient there, $\xi_{l+1}$."""
     gradients: dict[str, Tensor]
+    """The loss's gradient in the layer's parameters, by their names in it."""
+
+    __repr__ = one_line
 
 
 class Backprop(NamedTuple):
@@ -66,18 +81,16 @@ class Backprop(NamedTuple):
         >>> found = backprop(nn.Sequential(nn.Tanh()), torch.zeros(1, 1), torch.ones(1, 1))
         >>> found.loss, found.input_error
         (tensor(1.), tensor([[-2.]]))
-        >>> found
-        loss 1
-        layer          activation       error    gradient
-        0 Tanh                  0           2           -
     """
 
     loss: Tensor
-    input_error: Tensor | None  # None for inputs that are no floating-point numbers
+    """The loss."""
+    input_error: Tensor | None
+    r"""Its gradient in the input, $\xi_1$; None for inputs that are no floating-point numbers."""
     layers: tuple[LayerTrace, ...]
+    """What passed each layer, from the first to the last."""
 
-    def __repr__(self) -> str:
-        return f"loss {float(self.loss):.4g}\n{self.table()}"
+    __repr__ = one_line
 
     @property
     def gradients(self) -> dict[str, Tensor]:
@@ -131,11 +144,12 @@ def backprop(
     y: Any,
     *,
     loss: Loss | None = None,
+    generator: torch.Generator | None = None,
 ) -> Backprop:
     r"""Backpropagation through a sequential network, with all that it computes on the way.
 
     The model is taken in the mode in which it is (batch normalisation and dropout as in training,
-    if that is it) and left as it was. Dropout is drawn with a seed of its own.
+    if that is it) and left as it was, and so is torch's global generator.
 
     Args:
         model: An `nn.Sequential`, nested ones taken apart; any other module is one layer.
@@ -143,6 +157,7 @@ def backprop(
         y: Targets for the loss.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
         The loss, the error vectors $\xi_{l+1}$ with the activations $z_l$ layer by layer, and the
@@ -169,7 +184,7 @@ def backprop(
     if x.is_floating_point() or x.is_complex():
         floats("x", x)
     loss = loss_for(y, loss)
-    with own_randomness(), torch.enable_grad():
+    with own_randomness(_seed(generator)), torch.enable_grad():
         local = [_forward(*layers[0], x)]
         for name, layer in layers[1:]:
             local.append(_forward(name, layer, local[-1][-1].detach()))
@@ -189,6 +204,13 @@ def backprop(
             gradients = dict(zip(theta, pulled, strict=True))
             traces.append(LayerTrace(name, layer, activations.pop(), error, gradients))
     return Backprop(value.detach(), xi, tuple(reversed(traces)))
+
+
+def _seed(generator: torch.Generator | None) -> int | None:
+    """A seed from a generator, for layers that draw from torch's global one; None to keep that."""
+    if generator is None:
+        return None
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
 def _layers(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:

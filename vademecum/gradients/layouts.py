@@ -39,6 +39,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats
+from vademecum.results import one_line
 
 __all__ = ["TensorChain", "denominator_layout", "numerator_layout", "tensor_chain"]
 
@@ -52,8 +53,13 @@ class TensorChain(NamedTuple):
     """
 
     derivative: Tensor
+    """The derivative of the composition."""
     factors: tuple[Tensor, ...]
+    """The derivatives of the stages."""
     values: tuple[Tensor, ...]
+    """What each stage gives."""
+
+    __repr__ = one_line
 
 
 def numerator_layout(

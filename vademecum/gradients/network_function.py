@@ -28,6 +28,7 @@ from vademecum.models import (
     call_arguments,
     chosen_output,
     evaluation,
+    insist_on_initialised,
     map_tensors,
     tensor_places,
 )
@@ -52,8 +53,7 @@ class Functional:
     """
 
     def __init__(self, model: nn.Module, *, frozen: bool = True, output: str | int | None = None):
-        if not isinstance(model, nn.Module):
-            raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
+        insist_on_initialised(model)
         _refuse_oddities(model)
         self.model, self._output = model, output
         self.parameters = {
@@ -157,10 +157,8 @@ def functional(
 
 
 def _refuse_oddities(model: nn.Module) -> None:
-    for name, p in [*model.named_parameters(), *model.named_buffers()]:
-        if isinstance(p, nn.UninitializedParameter | nn.UninitializedBuffer):
-            raise ValueError(f"model must be initialised, and {name} is not: call it once")
-        if p.is_complex() and isinstance(p, nn.Parameter):
+    for name, p in model.named_parameters():
+        if p.is_complex():
             raise ValueError(f"parameters of model must be real, got {p.dtype} for {name}")
     for name, module in model.named_modules():
         if not isinstance(module, nn.Embedding | nn.EmbeddingBag):

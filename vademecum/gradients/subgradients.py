@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vademecum.arguments import choice, floats, number
+from vademecum.results import one_line
 
 __all__ = ["Subdifferential", "subdifferential"]
 
@@ -38,8 +39,13 @@ class Subdifferential(NamedTuple):
     """
 
     low: Tensor
+    """The lowest slope at each entry."""
     high: Tensor
+    """The highest."""
     simplex: bool = False
+    """Whether rows must be probability vectors within these bounds."""
+
+    __repr__ = one_line
 
     def contains(self, g: Float[Tensor, " *shape"], *, tol: float = 0.0) -> Bool[Tensor, " *batch"]:
         """Whether slopes are subgradients, entry by entry; for `max`, row by row.

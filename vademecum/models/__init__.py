@@ -17,12 +17,28 @@ from vademecum.models.inputs import (
 )
 from vademecum.models.losses import Loss, described, loss_for
 from vademecum.models.modes import evaluation
+from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import chosen_output, differentiable_output
-from vademecum.models.tensors import tensor_places
+from vademecum.models.tensors import (
+    ModelState,
+    insist_on_initialised,
+    insist_on_place,
+    tensor_places,
+)
+from vademecum.models.tracing import Trace, called
 
 __all__ = [
-    "Entangled", "Loss", "SlowPathWarning", "call_arguments", "cannot_be_mapped", "chosen_output",
-    "count_examples", "described", "differentiable_output", "evaluation", "insist_on_same_outputs",
-    "loss_for", "map_tensors", "named_tensors", "out_of_memory", "refuse_nan", "rows_are_separate",
-    "tensor_places", "warn_of_slow_path",
+    # a model to begin with
+    "mlp",
+    # modes and tensors
+    "ModelState", "evaluation", "insist_on_initialised", "insist_on_place", "tensor_places",
+    # inputs, outputs, losses
+    "Loss", "call_arguments", "chosen_output", "count_examples", "described",
+    "differentiable_output", "loss_for", "map_tensors", "named_tensors", "refuse_nan",
+    # independence of examples
+    "Entangled", "insist_on_same_outputs", "rows_are_separate",
+    # graphs
+    "Trace", "called",
+    # failures
+    "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

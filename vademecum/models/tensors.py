@@ -1,11 +1,19 @@
-"""Parameters and buffers of a module: their places, with ties."""
+"""Parameters and buffers of a module: their places, ties, and computing with others in their place.
 
-from collections.abc import Iterator
-from typing import Literal
+A module that is to be seen in evaluation, in another dtype, or as it was a while ago is not copied
+for that: its own code runs with other tensors in the places of its own, which are back afterwards.
+"""
 
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-__all__ = ["tensor_places"]
+from vademecum.models.modes import evaluation
+
+__all__ = ["ModelState", "insist_on_initialised", "insist_on_place", "tensor_places"]
 
 
 def tensor_places(
@@ -20,3 +28,73 @@ def tensor_places(
         named = getattr(module, f"named_{kind}")
         for name, tensor in named(recurse=False, remove_duplicate=False):
             yield (f"{prefix}.{name}" if prefix else name), tensor
+
+
+def insist_on_initialised(model: nn.Module) -> None:
+    """Refuse what is no module, or one whose tensors are to be made at its first call."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
+    for name, p in [*model.named_parameters(), *model.named_buffers()]:
+        if isinstance(p, nn.UninitializedParameter | nn.UninitializedBuffer):
+            raise ValueError(f"model must be initialised, and {name} is not: call it once")
+
+
+def insist_on_place(model: nn.Module, name: str, x: Tensor) -> None:
+    """Refuse inputs that are on another device than a model, or in a narrower dtype.
+
+    In a wider one its numbers mean the same, and it can be computed with (see `ModelState`).
+    """
+    for p in [*model.parameters(), *model.buffers()]:
+        if p.device != x.device:
+            raise ValueError(f"{name} must be on {p.device} as model is, got {x.device}")
+        if p.is_floating_point() and torch.promote_types(p.dtype, x.dtype) != x.dtype:
+            raise ValueError(f"{name} must be {p.dtype} as model is, or wider, got {x.dtype}")
+
+
+class ModelState:
+    """The tensors of a model as they are now, to compute with in evaluation mode.
+
+    Args:
+        model: Any module, which is neither copied nor moved.
+        dtype: That of the floating-point tensors; by default they are the model's own.
+        copy: Whether to keep copies, so that what happens to the model later has no effect.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 1), nn.Dropout())
+        >>> state = ModelState(model, dtype=torch.float64)
+        >>> state.run(model, torch.ones(1, 2).double()).dtype, model[0].weight.dtype
+        (torch.float64, torch.float32)
+    """
+
+    def __init__(self, model: nn.Module, *, dtype: torch.dtype | None = None, copy: bool = False):
+        insist_on_initialised(model)
+        self.model, self._around, self._tensors = model, _Around(model), {}
+        made: dict[int, Tensor] = {}
+        for kind in ("parameters", "buffers"):
+            for place, own in tensor_places(self._around, kind):
+                if id(own) not in made:
+                    t = own.detach().to(dtype if own.is_floating_point() else None)
+                    t = t.clone() if copy or kind == "buffers" else t  # which code may count in
+                    made[id(own)] = nn.Parameter(t, False) if kind == "parameters" else t
+                self._tensors[place] = made[id(own)]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ModelState":
+        return self  # nothing ever changes it
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(*args)`, with the model in evaluation and these tensors in it meanwhile."""
+        with evaluation(self.model):
+            return functional_call(
+                self._around, self._tensors, (function, *args), tie_weights=False
+            )
+
+
+class _Around(nn.Module):
+    """A module through which `functional_call` runs any function while it swaps tensors."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from vademecum.approximation.piecewise._maps import Affine, Kinks, Largest, PiecewiseMap
+from vademecum.models import ModelState
 
 __all__ = ["Program", "Step", "on_piece"]
 
@@ -31,10 +32,23 @@ class Step(NamedTuple):
 
 
 class Program:
-    """The steps of a network in the order of their evaluation."""
+    """The steps of a network in the order of their evaluation.
 
-    def __init__(self, steps: list[Step], source: str, result: str, shapes: dict[str, tuple]):
+    Steps may call submodules of the network, which must be in evaluation then and have the tensors
+    that the steps were read with: `within(function, *args)` calls a function that way. `run` does
+    so by itself.
+    """
+
+    def __init__(
+        self,
+        steps: list[Step],
+        source: str,
+        result: str,
+        shapes: dict[str, tuple],
+        state: ModelState,
+    ):
         self.steps, self.source, self.result, self.shapes = steps, source, result, shapes
+        self.within = state.run
         last = {name: i for i, step in enumerate(steps) for name in step.inputs}
         last[result] = len(steps)
         self.dead_after = [[n for n, at in last.items() if at == i] for i in range(len(steps))]
@@ -51,6 +65,9 @@ class Program:
 
     def run(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The output for a batch, and the pieces of all units, which carry no gradient."""
+        return self.within(self._run, x)
+
+    def _run(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         values, found = {self.source: x}, []
         for step, dead in zip(self.steps, self.dead_after, strict=True):
             inputs = [values[name] for name in step.inputs]

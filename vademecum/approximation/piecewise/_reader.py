@@ -1,51 +1,71 @@
-r"""Reading a piecewise-linear network: from any module to a program of steps.
+"""Reading a piecewise-linear network: from any module to a program of steps.
 
-The forward code of a module is read by symbolic tracing, so branches, sums and functional calls are
-followed; what is not piecewise linear is refused by name. The program works on a copy of the model
-in evaluation, and is compared with it on four inputs, of size 1 and 1000, before it is handed out.
+The graph of a module's forward code (`vademecum.models.Trace`) is followed node by node; what is
+not piecewise linear is refused by name. The model itself is read, in evaluation and in the dtype of
+the inputs, and the program is compared with it on four inputs, of size 1 and 1000, before it is
+handed out.
 """
 
-import copy
 import math
-import operator
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.fx.node import map_aggregate, map_arg
 
 from vademecum.approximation.piecewise._calls import FunctionCall, call_maps
 from vademecum.approximation.piecewise._maps import Affine, PiecewiseMap
 from vademecum.approximation.piecewise._modules import module_maps
 from vademecum.approximation.piecewise._program import Program, Step, on_piece
+from vademecum.models import (
+    ModelState,
+    Trace,
+    called,
+    insist_on_initialised,
+    insist_on_place,
+    out_of_memory,
+)
 
 __all__ = ["take_apart"]
 
 
-def take_apart(model: nn.Module, shape: tuple[int, ...], like: Tensor) -> Program:
-    """The steps of a model for inputs of a shape, in the dtype and on the device of `like`.
+def take_apart(
+    model: nn.Module, shape: tuple[int, ...], like: Tensor, *, name: str = "x", copy: bool = False
+) -> Program:
+    """The steps of a model for inputs of a shape, in the dtype of `like`.
+
+    Args:
+        model: The model, on the device of `like`; parameters that are narrower are widened.
+        shape: That of one input.
+        like: Whose dtype and device to compute in and on.
+        name: What the inputs are called in messages.
+        copy: Whether the program keeps copies of the parameters, to stay as the model is now.
 
     Raises:
         ValueError: If the model has a step that is not piecewise linear, which it names; if its
             code cannot be traced; if it does not take such inputs, or mixes the examples of a
-            batch.
+            batch; if it is elsewhere than `like`, or has parameters of a wider dtype.
     """
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
-    twin = copy.deepcopy(model).to(like.device, like.dtype).eval().requires_grad_(False)
+    insist_on_initialised(model)
+    insist_on_place(model, name, like)
+    state = ModelState(model, dtype=like.dtype, copy=copy)
+    with torch.no_grad():
+        return state.run(_read, state, shape, like)
+
+
+def _read(state: ModelState, shape: tuple[int, ...], like: Tensor) -> Program:
     ramp = torch.arange(2 * torch.Size(shape).numel(), dtype=torch.float64).mul(0.7).sin()
     near = ramp.to(like.device, like.dtype).view(2, *shape)
     probe = torch.cat([near, near * min(1000.0, torch.finfo(like.dtype).max ** 0.25)])
-    with torch.no_grad():
-        try:
-            expected = twin(probe.clone())  # which it may change in place
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            message = str(error).splitlines()[0]
-            raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
-        program = _Reader(twin, near).program()
-        _compare(program, probe, expected)
+    try:
+        expected = state.model(probe.clone())  # which it may change in place
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        message = str(error).partition("\n")[0]
+        raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
+    program = _Reader(state, near).program()
+    _compare(program, probe, expected)
     return program
 
 
@@ -53,7 +73,9 @@ def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
     """Hold the program, for batches of one and of three, against the model for all four."""
     try:
         found = torch.cat([program.run(part)[0] for part in (probe[:1], probe[1:])])
-    except (RuntimeError, IndexError):  # an operation that wants two examples
+    except (RuntimeError, IndexError) as error:  # an operation that wants two examples
+        if out_of_memory(error):
+            raise
         found = expected[:0]
     size = expected.reshape(len(probe), -1).abs().amax(1)
     close = torch.finfo(probe.dtype).eps ** 0.5 * (1 + size)
@@ -66,98 +88,83 @@ def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
         )
 
 
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        known = module_maps(m) is not None
-        return known or super().is_leaf_module(m, module_qualified_name)
-
-
 class _Reader:
     """Walks the traced graph, with values for two examples, and turns its nodes into steps."""
 
-    def __init__(self, model: nn.Module, probe: Tensor):
-        self.root = nn.Sequential(model)  # so that a model of one layer is called, not opened
-        try:
-            self.graph = _Tracer().trace(self.root)
-        except Exception as error:  # whatever the forward code raises when it meets a proxy
-            raise ValueError(f"model must be traceable by torch.fx: {error}") from error
-        self.values: dict[fx.Node, Any] = {}
-        self.dynamic: set[fx.Node] = set()
+    def __init__(self, state: ModelState, probe: Tensor):
+        self.state, self.probe = state, probe
+        self.trace = Trace(state.model, whole=lambda module: module_maps(module) is not None)
         self.steps: list[Step] = []
         self.shapes: dict[str, tuple] = {}
         self.gaps: list[tuple[str, Tensor]] = []
-        self.probe = probe
 
     def program(self) -> Program:
         source = result = ""
-        for node in self.graph.nodes:
+        for node in self.trace.nodes:
             if node.op == "placeholder":
                 source = source or node.name
-                self._keep(node, self.probe, True)
+                self._keep(node, self.probe)
             elif node.op == "output":
                 result = self._result(node)
             elif node.op == "get_attr":
-                value = operator.attrgetter(node.target)(self.root)
-                self._keep(node, value, False)
+                self.trace.keep(node, self.trace.constant(node), dynamic=False)
             else:
                 self._step(node)
         self._insist_on_linearity()
-        return Program(self.steps, source, result, self.shapes)
+        return Program(self.steps, source, result, self.shapes, self.state)
 
     def _result(self, node: fx.Node) -> str:
         (value,) = node.args
-        if not isinstance(value, fx.Node) or value not in self.dynamic:
+        if not isinstance(value, fx.Node) or value not in self.trace.dynamic:
             raise ValueError(f"model must return one tensor that depends on its input, got {value}")
         return value.name
 
-    def _keep(self, node: fx.Node, value: Any, dynamic: bool) -> None:
-        self.values[node] = value
-        if dynamic and isinstance(value, Tensor):
-            self.dynamic.add(node)
-            self.shapes[node.name] = tuple(value.shape[1:])
+    def _keep(self, node: fx.Node, value: Tensor) -> None:
+        self.trace.keep(node, value, dynamic=True)
+        self.shapes[node.name] = tuple(value.shape[1:])
 
     def _step(self, node: fx.Node) -> None:
-        args, kwargs = map_arg((node.args, node.kwargs), self.values.__getitem__)
-        tensors = self._tensors(node)
+        trace, tensors = self.trace, self.trace.tensors(node)
+        args, kwargs = trace.arguments(node)
         sizes = node.target in ("size", "dim", "numel") or node.target is getattr
-        if sizes or not tensors or all(n not in self.dynamic for n in node.all_input_nodes):
-            function = self._module(node) if node.op == "call_module" else self._function(node)
-            value = function(*args, **kwargs)
+        if sizes or not tensors or all(n not in trace.dynamic for n in node.all_input_nodes):
+            value = trace.callable(node)(*args, **kwargs)
             if tensors and isinstance(value, Tensor):  # it would be that of the two examples here
-                raise ValueError(f"model must be piecewise linear, got {self._name(node)}")
-            return self._keep(node, value, False)
-        h = [self.values[n] for n in tensors]
+                raise ValueError(f"model must be piecewise linear, got {trace.describe(node)}")
+            return trace.keep(node, value, dynamic=False)
+        h = [trace.values[n] for n in tensors]
         if node.op == "call_module":
-            units = self._units(node, lambda: module_maps(self._module(node), h[0]))
+            maps = self._maps(node, lambda: module_maps(trace.module(node), h[0]))
         else:
             places = [i for i, a in enumerate(node.args) if isinstance(a, fx.Node)]
-            places = [i for i in places if node.args[i] in self.dynamic]
-            call = FunctionCall(args, kwargs, places, partial(self._bind, node, tensors))
-            units = self._units(node, lambda: call_maps(_called(node), call, h))
+            places = [i for i in places if node.args[i] in trace.dynamic]
+            call = FunctionCall(args, kwargs, places, partial(trace.bind, node, tensors))
+            maps = self._maps(node, lambda: call_maps(called(node), call, h))
         names = tuple(n.name for n in tensors)
-        for i, unit in enumerate(units):
-            value = self._value(node, unit, h)
-            output = node.name if i == len(units) - 1 else f"{node.name}.{i}"
-            self.steps.append(Step(self._name(node), unit, names, output))
+        for i, each in enumerate(maps):
+            value = self._value(node, each, h)
+            output = node.name if i == len(maps) - 1 else f"{node.name}.{i}"
+            self.steps.append(Step(trace.describe(node), each, names, output))
             self.shapes[output] = tuple(value.shape[1:])
             h, names = [value], (output,)
-        return self._keep(node, h[0], True)
+        return self._keep(node, h[0])
 
-    def _value(self, node: fx.Node, unit: PiecewiseMap, h: list[Tensor]) -> Tensor:
+    def _value(self, node: fx.Node, step: PiecewiseMap, h: list[Tensor]) -> Tensor:
         """What a step makes of its inputs; notes how far its linear part is from being one."""
-        if isinstance(unit, Affine):
-            value = unit.linear(*h)
-            if unit.transpose is None:
-                gap = (unit.linear(*(-t / 2 for t in h)) + value / 2).abs().max()  # exact halves
+        name = self.trace.describe(node)
+        if isinstance(step, Affine):
+            value = step.linear(*h)
+            if step.transpose is None:
+                gap = (step.linear(*(-t / 2 for t in h)) + value / 2).abs().max()  # exact halves
                 allowed = torch.finfo(value.dtype).eps ** 0.75 * value.abs().max()
-                self.gaps.append((self._name(node), gap - allowed))
-            value = value if unit.offset is None else value + unit.offset
+                self.gaps.append((name, gap - allowed))
+            value = value if step.offset is None else value + step.offset
         else:
-            value = on_piece(unit, h[0], unit.piece(h[0]))
+            value = on_piece(step, h[0], step.piece(h[0]))
         if value.shape[:1] != self.probe.shape[:1]:
             raise ValueError(
                 "model must be a function of one example at a time, got a tensor of shape"
-                f" {tuple(value.shape)} for {len(self.probe)} examples from {self._name(node)}"
+                f" {tuple(value.shape)} for {len(self.probe)} examples from {name}"
             )
         return value
 
@@ -168,74 +175,13 @@ class _Reader:
             if not gap <= 0:
                 raise ValueError(f"model must be piecewise linear, got {name}")
 
-    def _units(
+    def _maps(
         self, node: fx.Node, build: Callable[[], list[PiecewiseMap] | None]
     ) -> list[PiecewiseMap]:
         try:
-            units = build()
+            maps = build()
         except ValueError as error:
-            raise ValueError(f"{self._name(node)} {error}") from error
-        if units is None:
-            raise ValueError(f"model must be piecewise linear, got {self._name(node)}")
-        return units
-
-    def _tensors(self, node: fx.Node) -> list[fx.Node]:
-        """The tensors that a node depends on: its own, then those whose sizes it asks for."""
-        own = [n for n in node.all_input_nodes if n in self.dynamic]
-        sizes = [n for n in node.all_input_nodes if n not in self.dynamic]
-        return list(dict.fromkeys([*own, *(m for n in sizes for m in self._tensors(n))]))
-
-    def _bind(
-        self, node: fx.Node, tensors: list[fx.Node], change: Callable[[Any], Any] = lambda c: c
-    ) -> Callable[..., Tensor]:
-        function = self._function(node)
-
-        def bound(*values: Tensor) -> Tensor:
-            given = dict(zip(tensors, values, strict=True))
-
-            def resolve(a: Any, change: Callable[[Any], Any]) -> Any:
-                if not isinstance(a, fx.Node):
-                    return change(a)
-                if a in given:
-                    return given[a]
-                if not self._tensors(a):
-                    return change(self.values[a])
-                args, kwargs = map_aggregate(  # a size, which goes with the batch
-                    (a.args, a.kwargs), lambda b: resolve(b, lambda c: c)
-                )
-                return self._function(a)(*args, **kwargs)
-
-            args = map_aggregate(node.args, lambda a: resolve(a, change))
-            kwargs = map_aggregate(node.kwargs, lambda a: resolve(a, change))
-            return function(*args, **kwargs)
-
-        return bound
-
-    def _module(self, node: fx.Node) -> nn.Module:
-        return self.root.get_submodule(str(node.target))
-
-    def _function(self, node: fx.Node) -> Callable[..., Any]:
-        name = _called(node)
-        if node.op == "call_method":
-            return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
-        return _FRESH.get(name, node.target)
-
-    def _name(self, node: fx.Node) -> str:
-        if node.op == "call_module":
-            kind = type(self._module(node)).__name__
-            path = str(node.target).removeprefix("0").removeprefix(".")
-            return f"submodule {path!r} ({kind})" if path else f"the model itself ({kind})"
-        path = next(reversed(node.meta.get("nn_module_stack", {})), "0")
-        path = path.removeprefix("0").removeprefix(".")
-        return f"{_called(node)} in submodule {path!r}" if path else f"{_called(node)} in the model"
-
-
-_FRESH: dict[str, Any] = {
-    "iadd": operator.add, "isub": operator.sub, "imul": operator.mul, "itruediv": operator.truediv,
-}  # fmt: skip
-
-
-def _called(node: fx.Node) -> str:
-    """What a function or method is called, without the mark of working in place."""
-    name = node.target if isinstance(node.target, str) else node.target.__name__
-    return name.rstrip("_")
+            raise ValueError(f"{self.trace.describe(node)} {error}") from error
+        if maps is None:
+            raise ValueError(f"model must be piecewise linear, got {self.trace.describe(node)}")
+        return maps

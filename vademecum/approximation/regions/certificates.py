@@ -11,7 +11,7 @@ the second at random points, so it is a sample and no proof. The patterns come f
 network, and owe nothing to the geometry that found the polygons.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from torch import nn
 from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.regions.polygons import Regions
 from vademecum.arguments import whole
+from vademecum.results import one_line
 
 __all__ = ["Certificate", "certify_regions"]
 
@@ -32,13 +33,17 @@ class Certificate(NamedTuple):
     """
 
     regions: int
+    """How many polygons were checked."""
     patterns: int
     """Distinct activation patterns at the centres; fewer than regions if one was cut in vain."""
     samples: int
+    """How many random points were asked about."""
     strays: int
     """Samples whose pattern is not that of their region's centre: a cut was missed."""
     area_gap: float
     """The area of the rectangle less that of all regions, as a share of the former."""
+
+    __repr__ = one_line
 
     @property
     def holds(self) -> bool:
@@ -46,7 +51,14 @@ class Certificate(NamedTuple):
         return self.patterns == self.regions and self.strays == 0 and abs(self.area_gap) < 1e-9
 
 
-def certify_regions(model: nn.Module, regions: Regions, *, samples: int = 3) -> Certificate:
+def certify_regions(
+    model: nn.Module,
+    regions: Regions,
+    *,
+    samples: int = 3,
+    memory: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Certificate:
     """Check regions against the activation patterns of the network itself.
 
     If the polygons' areas add up to that of the rectangle, no pattern is found in two polygons and
@@ -57,9 +69,11 @@ def certify_regions(model: nn.Module, regions: Regions, *, samples: int = 3) -> 
         model: The network.
         regions: What `linear_regions` found.
         samples: How many random points to ask about in each region.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
+        generator: Where random numbers come from; torch's global generator by default.
 
     Example:
-        >>> from vademecum.approximation.regions.polygons import input_plane, linear_regions
+        >>> from vademecum.approximation.regions import input_plane, linear_regions
         >>> model = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU())
         >>> found = linear_regions(model, input_plane())
         >>> certify_regions(model, found).holds
@@ -67,19 +81,20 @@ def certify_regions(model: nn.Module, regions: Regions, *, samples: int = 3) -> 
     """
     whole("samples", samples, low=1)
     n, width, _ = regions.corners.shape
-    seeded = torch.Generator(regions.corners.device).manual_seed(0)
     centres, plane = regions.centres, regions.plane
-    at_centre = activation_pattern(model, plane.at(centres))
+    device = centres.device if generator is None else generator.device
+    draw: dict[str, Any] = {"generator": generator, "device": device}
+    at_centre = activation_pattern(model, plane.at(centres), memory=memory)
     code = torch.randint(  # a hash of each pattern: a collision could only raise a false alarm
-        -(2**62), 2**62, at_centre.shape[1:], generator=seeded, device=centres.device
-    )
+        -(2**62), 2**62, at_centre.shape[1:], **draw
+    ).to(centres.device)
     hashed = (at_centre.long() * code).sum(1)
     strays = 0
     for _ in range(samples):
-        weights = torch.rand((n, width), generator=seeded, device=centres.device).to(centres)
-        weights = weights.log().neg()
+        weights = torch.rand((n, width), dtype=centres.dtype, **draw).to(centres.device)
+        weights = -(1 - weights).log()
         points = torch.einsum("rc,rcd->rd", weights / weights.sum(1, keepdim=True), regions.corners)
-        pattern = activation_pattern(model, plane.at((points + centres) / 2))
+        pattern = activation_pattern(model, plane.at((points + centres) / 2), memory=memory)
         strays += int(((pattern.long() * code).sum(1) != hashed).sum())
     whole_area = (plane.high[0] - plane.low[0]) * (plane.high[1] - plane.low[1])
     gap = 1 - float(regions.areas.sum()) / whole_area

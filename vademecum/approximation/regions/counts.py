@@ -139,7 +139,8 @@ def count_regions(model: nn.Module, shape: Sequence[int] | int | None = None) ->
         shape = first.in_features
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     like = next(model.parameters(), torch.empty(0)).detach().double()
-    rows = _hyperplanes(take_apart(model, shape, like), torch.zeros((1, *shape)).to(like))
+    program = take_apart(model, shape, like)
+    rows = program.within(_hyperplanes, program, torch.zeros((1, *shape)).to(like))
     m, width = len(rows), torch.Size(shape).numel() + 1
     work = zaslavsky_count(m, width - 2) * m * width
     if work > _MOST:

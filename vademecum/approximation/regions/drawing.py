@@ -48,7 +48,7 @@ def draw_regions(
         The matplotlib figure, to show or save.
 
     Example:
-        >>> from vademecum.approximation.regions.polygons import input_plane, linear_regions
+        >>> from vademecum.approximation.regions import input_plane, linear_regions
         >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
         >>> found = linear_regions(model, input_plane())
         >>> figure = draw_regions(found, colour="gradient", points=torch.zeros(1, 2))

@@ -20,6 +20,7 @@ from vademecum.approximation.piecewise import take_apart
 from vademecum.approximation.regions._cells import Cells
 from vademecum.approximation.regions._walk import walk
 from vademecum.arguments import floats
+from vademecum.results import one_line
 
 __all__ = ["Segments", "regions_along"]
 
@@ -38,6 +39,10 @@ class Segments(NamedTuple):
     maps: Float[Tensor, " pieces outputs 2"]
     """The value at $r = 0$ that each piece extends to, and its slope: $(c, g)$."""
 
+    __repr__ = one_line
+
+    """The value at $r = 0$ that each piece extends to, and its slope: $(c, g)$."""
+
 
 def regions_along(
     model: nn.Module,
@@ -52,7 +57,7 @@ def regions_along(
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         a: Where the segment starts, in the shape of one example.
         b: Where it ends.
-        memory: How many bytes to use for intermediate results; by default as many as pay.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Raises:
         ValueError: If the model has a step that is not piecewise linear, which is named; if the
@@ -77,8 +82,8 @@ def regions_along(
         torch.tensor([[[-1.0], [1.0]]]).to(start), torch.tensor([2], device=start.device)
     )
     with torch.no_grad():
-        program = take_apart(model, tuple(start.shape), start)
-        blocks = list(walk(program, segment, columns, memory))
+        program = take_apart(model, tuple(start.shape), start, name="a")
+        blocks = program.within(lambda: list(walk(program, segment, columns, memory)))
     left = torch.cat([cells.corners[:, :, 0].amin(1) for cells, _ in blocks])
     maps = torch.cat([m for _, m in blocks]).mT
     order = left.argsort()

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, number
+from vademecum.results import one_line
 
 __all__ = ["Plane", "checked_rectangle", "input_plane", "plane_through"]
 
@@ -24,12 +25,17 @@ class Plane(NamedTuple):
     """
 
     origin: Float[Tensor, " *shape"]
+    """The point $o$, in the shape of one example."""
     u: Float[Tensor, " *shape"]
+    """The direction of $s$."""
     v: Float[Tensor, " *shape"]
+    """The direction of $t$."""
     low: tuple[float, float] = (-1.0, -1.0)
     """The least $s$ and $t$."""
     high: tuple[float, float] = (1.0, 1.0)
     """The largest $s$ and $t$."""
+
+    __repr__ = one_line
 
     def at(self, st: Float[Tensor, " *batch 2"]) -> Float[Tensor, " ..."]:
         """The points of input space with coordinates $(s, t)$, in the dtype of `st`."""

@@ -26,6 +26,8 @@ from vademecum.approximation.regions._cells import Cells
 from vademecum.approximation.regions._walk import walk
 from vademecum.approximation.regions.planes import Plane, checked_rectangle
 from vademecum.arguments import whole
+from vademecum.progress import ticking
+from vademecum.results import one_line
 
 __all__ = ["Regions", "linear_regions"]
 
@@ -37,18 +39,22 @@ class Regions(NamedTuple):
         >>> model = nn.Sequential(nn.Linear(2, 1), nn.ReLU()).double()
         >>> with torch.no_grad():
         ...     _ = model[0].weight.copy_(torch.tensor([[1.0, 0.0]])), model[0].bias.fill_(-0.5)
+        >>> from vademecum.approximation.regions.planes import input_plane
         >>> found = linear_regions(model, input_plane())
         >>> found.areas.tolist(), found.maps[0].tolist()  # relu(x - 1/2) on [-1, 1]^2
         ([1.0, 3.0], [[-0.5, 1.0, 0.0]])
     """
 
     plane: Plane
+    """Where they were looked for."""
     corners: Float[Tensor, " regions corners 2"]
     """The corners $(s, t)$ of each polygon, in order, padded by its last one."""
     sizes: Int64[Tensor, " regions"]
     """The number of corners of each polygon."""
     maps: Float[Tensor, " regions outputs 3"]
     """The map $(a_0, a_1, a_2)$ of each output on each region."""
+
+    __repr__ = one_line
 
     @property
     def areas(self) -> Float[Tensor, " regions"]:
@@ -72,7 +78,12 @@ class Regions(NamedTuple):
 
 
 def linear_regions(
-    model: nn.Module, plane: Plane, *, memory: int | None = None, limit: int = 10**6
+    model: nn.Module,
+    plane: Plane,
+    *,
+    max_regions: int = 10**6,
+    memory: int | None = None,
+    progress: bool = False,
 ) -> Regions:
     """The linear regions of a piecewise-linear network on a plane: exact polygons with their maps.
 
@@ -81,20 +92,22 @@ def linear_regions(
             evaluation, average pooling ...), piecewise-linear activations, max pooling or maxout,
             sums and concatenations of branches; taken in evaluation, left as it is.
         plane: Where to look, in the shape of one example.
-        memory: How many bytes to use for intermediate results, beside the regions themselves; by
-            default as many as make it faster.
-        limit: The most regions to find; a wide rectangle of a wide network has many millions.
+        max_regions: The most regions to find, beyond which it is an error; a wide rectangle of a
+            wide network has many millions.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
+        progress: Whether to show a progress bar on standard error.
 
     Raises:
         ValueError: If the model has a step that is not piecewise linear, which is named; if the
             plane is degenerate, the memory too small for one region, or if there are more regions
-            than the limit.
+            than `max_regions`.
 
     References:
         Humayun, Balestriero, Balakrishnan and Baraniuk, SplineCam: exact visualization and
         characterization of deep network geometry and decision boundaries, CVPR, 2023.
 
     Example:
+        >>> from vademecum.approximation.regions.planes import input_plane
         >>> _ = torch.manual_seed(0)
         >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
         >>> found = linear_regions(model, input_plane((-99.0, -99.0), (99.0, 99.0)))
@@ -102,19 +115,26 @@ def linear_regions(
         7
     """
     centre, half = checked_rectangle(plane)
-    whole("limit", limit, low=1)
     o, u, v = (p.detach().double() for p in (plane.origin, plane.u, plane.v))
-    program = take_apart(model, tuple(o.shape), o)
+    program = take_apart(model, tuple(o.shape), o, name="plane")
     columns = torch.stack([o + centre[0] * u + centre[1] * v, half[0] * u, half[1] * v])[None]
     square = torch.tensor([[[-1.0, -1], [1, -1], [1, 1], [-1, 1]]]).to(o)
     start = Cells(square, torch.tensor([4], device=o.device))
-    blocks, count = [], 0
+    most = whole("max_regions", max_regions, low=1)
+
+    def collect() -> list[tuple[Cells, Tensor]]:
+        found, count = [], 0
+        with ticking("regions", None, progress=progress) as tick:
+            for block in walk(program, start, columns, memory):
+                found.append(block)
+                count += len(block[0].sizes)
+                tick(len(block[0].sizes))
+                if count > most:
+                    raise ValueError(f"plane must hold at most max_regions = {most}; it has more")
+        return found
+
     with torch.no_grad():
-        for block in walk(program, start, columns, memory):
-            blocks.append(block)
-            count += len(block[0].sizes)
-            if count > limit:
-                raise ValueError(f"plane must hold at most limit = {limit} regions; it has more")
+        blocks = program.within(collect)
     cells = Cells.joined([cells for cells, _ in blocks])
     maps = torch.cat([m for _, m in blocks]).mT  # (regions, outputs, 3)
     scale, shift = o.new_tensor(half), o.new_tensor(centre)

@@ -18,7 +18,6 @@ app = marimo.App(width="full", app_title="approximation")
 with app.setup:
     from copy import deepcopy
     from functools import cache
-    from itertools import pairwise
 
     import marimo as mo
     import torch
@@ -37,6 +36,7 @@ with app.setup:
     from vademecum.atlas.pictures import as_image
     from vademecum.data import moons, spirals
     from vademecum.foundations import Ball
+    from vademecum.models import mlp
 
     GREY = "#7d8289"
     STEPS = [3 * k * k for k in range(8)]
@@ -81,12 +81,10 @@ def training(data: str, depth: int, width: int):
     """The network and the number of its regions now and then while Adam trains it; all losses."""
     x, y = points(data)
     dice = torch.Generator().manual_seed(depth)
-    layers, sizes = [], [2, *[width] * depth, 1]
-    for n, m in pairwise(sizes):
-        layers += [nn.Linear(n, m), nn.ReLU()]
-        nn.init.kaiming_normal_(layers[-2].weight, generator=dice)
-        nn.init.uniform_(layers[-2].bias, -0.5, 0.5, generator=dice)
-    net = nn.Sequential(*layers[:-1])
+    net = mlp([2, *[width] * depth, 1])
+    for layer in net[::2]:
+        nn.init.kaiming_normal_(layer.weight, generator=dice)
+        nn.init.uniform_(layer.bias, -0.5, 0.5, generator=dice)
     adam = torch.optim.Adam(net.parameters(), lr=0.03, foreach=False)
     nets, counts, losses = {}, [], []
     for step in range(STEPS[-1] + 1):

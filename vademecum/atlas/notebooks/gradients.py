@@ -18,7 +18,6 @@ app = marimo.App(width="full", app_title="gradients")
 with app.setup:
     import math
     from functools import cache
-    from itertools import pairwise
 
     import marimo as mo
     import torch
@@ -27,6 +26,7 @@ with app.setup:
 
     from vademecum.atlas.pictures import as_image
     from vademecum.gradients import Tape, backprop
+    from vademecum.models import mlp
 
     GREY = "#7d8289"
     WIDTH, SIZES = 64, [1, 2, 4, 8, 16, 32]
@@ -127,8 +127,7 @@ def _():
 def record(inputs: int, outputs: int, hidden: int) -> Tape:
     """The tape of a tanh network with 16 units in every hidden layer; its weights are constants."""
     sizes = [inputs, *[16] * hidden, outputs]
-    layers = [layer for n, m in pairwise(sizes) for layer in (nn.Linear(n, m), nn.Tanh())]
-    return Tape(nn.Sequential(*layers[:-1]).requires_grad_(False), torch.ones(inputs))
+    return Tape(mlp(sizes, nn.Tanh).requires_grad_(False), torch.ones(inputs))
 
 
 @app.function

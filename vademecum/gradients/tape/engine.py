@@ -19,55 +19,17 @@ References:
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import choice, floats
-from vademecum.gradients.tape._cost import Cost, Store
+from vademecum.gradients.tape._cost import Cost, Pull, Push, Store, TapeJacobian
 from vademecum.gradients.tape._recording import Node, Recording, Vertex
 
-__all__ = ["Pull", "Push", "Tape", "TapeJacobian"]
-
-
-class Push(NamedTuple):
-    r"""A forward pass: the output, its tangent $J \dot x$, and the cost.
-
-    Example:
-        >>> Tape(torch.square, torch.tensor(3.0)).push()[:2]
-        (tensor(9.), tensor(6.))
-    """
-
-    output: Tensor
-    tangent: Tensor
-    cost: Cost
-
-
-class Pull(NamedTuple):
-    r"""A reverse pass: the output, $J^T \bar y$ for each leaf (inputs, parameters), the cost.
-
-    Example:
-        >>> Tape(torch.square, torch.tensor(3.0)).pull()[:2]
-        (tensor(9.), (tensor(6.),))
-    """
-
-    output: Tensor
-    gradients: tuple[Tensor, ...]
-    cost: Cost
-
-
-class TapeJacobian(NamedTuple):
-    """A Jacobian in numerator layout, rows of outputs by columns of inputs, and its cost.
-
-    Example:
-        >>> Tape(torch.square, torch.tensor([3.0, 5.0])).jacobian().matrix
-        tensor([[ 6.,  0.], [ 0., 10.]])
-    """
-
-    matrix: Tensor
-    cost: Cost
+__all__ = ["Tape"]
 
 
 class Tape:
