@@ -69,7 +69,7 @@ def test_equals_autograd(name, dtype):
     found = backprop(model, x, y)
     x.requires_grad_()
     mirror = copy.deepcopy(model)
-    with own_randomness():
+    with own_randomness(None):
         loss = F.cross_entropy(mirror(x), y)
     parameters = dict(mirror.named_parameters())
     wanted = torch.autograd.grad(loss, [x, *parameters.values()])
@@ -225,3 +225,17 @@ def test_cuda():
     there = backprop(model.cuda(), x.cuda(), y.cuda())
     for key, gradient in here.gradients.items():
         torch.testing.assert_close(there.gradients[key].cpu(), gradient)
+
+
+def test_dropout_draws_from_the_generator_that_is_given():
+    model, x, y = MODELS["dropout"](), torch.randn(6, 4), torch.randint(0, 3, (6,))
+    state = torch.get_rng_state()
+    first, again, other = (
+        backprop(model, x, y, generator=torch.Generator().manual_seed(s)).loss for s in (3, 3, 4)
+    )
+    assert first == again != other
+    assert torch.equal(torch.get_rng_state(), state)
+    here = backprop(model, x, y).loss
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.rand(1)
+    assert backprop(model, x, y).loss != here
