@@ -77,9 +77,9 @@ def test_directions_that_are_known():
     x = torch.randn(60, 4).double() * torch.tensor([1.0, 50.0, 0.02, 1.0]) + 3
     theta = torch.randn(2, 4).double() / x.std(0)
     t = x @ theta[1]
-    fit = barron_fit(x, (t > t.median()).double(), 1, directions=theta, candidates=1, rounds=0)
+    fit = barron_fit(x, (t > t.median()).double(), 1, directions=theta, candidates=1, refinements=0)
     assert float(fit.errors[0]) < 1e-20
-    blind = barron_fit(x, (t > t.median()).double(), 1, candidates=1, rounds=0)
+    blind = barron_fit(x, (t > t.median()).double(), 1, candidates=1, refinements=0)
     assert float(blind.errors[0]) > 1e-3
 
 
@@ -112,7 +112,7 @@ ERRORS = [
     (barron_fit, (X, Y, 2), {"candidates": 0}, "candidates must be >= 1"),
     (barron_fit, (X, Y, 2), {"directions": X[:, :1]}, "directions must be 2 wide"),
     (barron_fit, (X, Y, 2), {"directions": X * math.nan}, "directions must be finite"),
-    (barron_fit, (X, Y, 2), {"rounds": -1}, "rounds must be >= 0"),
+    (barron_fit, (X, Y, 2), {"refinements": -1}, "refinements must be >= 0"),
     (barron_constant, (Y, X[:4]), {}, "a must be 4 wide"),
     (barron_constant, (Y, X * math.nan), {}, "omega must be finite"),
     (barron_constant, (Y, Y), {}, "omega must have 2 axes"),

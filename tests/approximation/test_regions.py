@@ -70,7 +70,7 @@ def test_one_layer_in_the_plane_is_an_arrangement_of_lines():
     pairs = torch.combinations(torch.arange(9))
     corners = torch.linalg.solve(w[pairs], -b[pairs])
     reach = 2 * float(corners.abs().max())  # all corners of the arrangement are inside
-    found = linear_regions(model, input_plane((-reach, -reach), (reach, reach)))
+    found = linear_regions(model, input_plane(low=(-reach, -reach), high=(reach, reach)))
     assert len(found.maps) == 1 + 9 + 36 == count_regions(model)
     every = torch.cat([found.corners[i, :n] for i, n in enumerate(found.sizes)])
     gap = (every[:, None] - corners).abs().amax(2).amin(0)
@@ -80,7 +80,7 @@ def test_one_layer_in_the_plane_is_an_arrangement_of_lines():
 def test_pooling_after_relu_is_not_cut_where_nothing_wins():
     # Where all entries of a window are zero they tie, and the first one counts.
     model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Unflatten(1, (1, 4)), nn.MaxPool1d(4))
-    plane = input_plane((-9.0, -9.0), (9.0, 9.0))
+    plane = input_plane(low=(-9.0, -9.0), high=(9.0, 9.0))
     found = linear_regions(model, plane)
     assert certify_regions(model, found, samples=9).holds
 
@@ -165,7 +165,7 @@ def test_rectangle_around_three_points(c, low, high):
 
 
 def test_rectangles_that_are_no_squares():
-    found = linear_regions(nn.ReLU(), input_plane((-1.0, -2.0), (4.0, 6.0)), max_regions=4)
+    found = linear_regions(nn.ReLU(), input_plane(low=(-1.0, -2.0), high=(4.0, 6.0)), max_regions=4)
     assert sorted(found.areas.tolist()) == pytest.approx([2.0, 6.0, 8.0, 24.0])
     certificate = certify_regions(nn.ReLU(), found, samples=5)
     assert certificate[:4] == (4, 4, 20, 0)
@@ -187,7 +187,7 @@ def test_laws_of_instruments():
 @pytest.mark.parametrize("colour", ["class", "gradient", "nothing"])
 def test_draw_regions(colour):
     model, _ = MODELS["mlp"]
-    plane = input_plane((-2.0, -1.0), (2.0, 1.0))
+    plane = input_plane(low=(-2.0, -1.0), high=(2.0, 1.0))
     found = linear_regions(model, plane)
     points = torch.tensor([[0.5, 0.25], [-1.0, 0.0]])
     figure = draw_regions(found, colour=colour, points=points, labels=torch.tensor([0, 2]))

@@ -55,7 +55,7 @@ def test_random_graphs(number):
     # Each of some thirty steps rounds, and has derivatives of at most a few units.
     close: Any = {"rtol": 1e-11, "atol": 1e-12 * (1 + wanted.abs().max().item())}
     for mode in MODES:
-        torch.testing.assert_close(tape.jacobian(mode).matrix, wanted[:, :27], **close)
+        torch.testing.assert_close(tape.jacobian(mode=mode).matrix, wanted[:, :27], **close)
     u, t = torch.randn(9).double(), torch.randn(36).double()
     pulled, pushed = tape.pull(u), tape.push(*t.view(-1, 3, 3))
     torch.testing.assert_close(
@@ -130,10 +130,10 @@ def test_a_jacobian_adds_counts_and_takes_the_largest_peaks():
     tape = Tape(lambda x: x.sin().exp(), torch.randn(3))
     one = tape.push().cost
     for mode in MODES:  # three passes either way
-        cost = tape.jacobian(mode).cost
+        cost = tape.jacobian(mode=mode).cost
         assert cost[:3] == (3 * one.operations, 3 * one.edges, 3 * one.work) == (6, 6, 36)
-    assert tape.jacobian("forward").cost[3:] == (4, 12)  # two values with their tangents
-    assert tape.jacobian("reverse").cost[3:] == (3, 9)  # the exponential and two adjoints
+    assert tape.jacobian(mode="forward").cost[3:] == (4, 12)  # two values with their tangents
+    assert tape.jacobian(mode="reverse").cost[3:] == (3, 9)  # the exponential and two adjoints
 
 
 def test_the_values_are_those_of_the_recording():

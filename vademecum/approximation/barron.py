@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from vademecum.approximation.pwl import linear_with
 from vademecum.approximation.random_features import fit_readout
 from vademecum.arguments import floats, number, whole
+from vademecum.randomness import source
 from vademecum.results import one_line
 
 __all__ = ["BarronFit", "Heaviside", "barron_fit"]
@@ -72,7 +73,7 @@ def barron_fit(
     steepness: float = math.inf,
     directions: Float[Tensor, " k d"] | None = None,
     candidates: int = 32,
-    rounds: int = 4,
+    refinements: int = 4,
     generator: torch.Generator | None = None,
 ) -> BarronFit:
     r"""Fit a network of sigmoidal units greedily; its error falls like $1 / m$ in any dimension.
@@ -85,8 +86,8 @@ def barron_fit(
             have no gradient.
         directions: Some $\theta$ to try for every unit beside those drawn, if it is known what $f$
             depends on.
-        candidates: How many directions are tried at random for each unit, and again a round.
-        rounds: How often the best direction is improved by changes half as large as before.
+        candidates: How many directions are tried at random for each unit, and at each refinement.
+        refinements: How often the best direction is improved by changes half as large as before.
         generator: Where random numbers come from; torch's global generator by default.
 
     References:
@@ -106,7 +107,7 @@ def barron_fit(
         directions = floats("directions", directions, ndim=2, width=x.shape[1]).to(x)
     whole("m", m, low=1)
     whole("candidates", candidates, low=1)
-    whole("rounds", rounds, low=0)
+    whole("refinements", refinements, low=0)
     kappa = number("steepness", steepness, above=0, infinite=True)
     mean, spread = x.mean(0), x.std(0, correction=0)
     flat = spread <= 8 * torch.finfo(x.dtype).eps * x.abs().amax(0)
@@ -118,7 +119,7 @@ def barron_fit(
     nothing = len(y) * torch.finfo(y.dtype).eps * torch.linalg.vector_norm(y)
     used, layers, errors = z[:0] if directions is None else directions * spread, [], []
     while not errors or (len(errors) < m and torch.linalg.vector_norm(residual) > nothing):
-        v, c = _best_step(z, residual, used, candidates, rounds, generator)
+        v, c = _best_step(z, residual, used, candidates, refinements, generator)
         used, theta = torch.cat([used, v[None]]), v * unit
         layers.append(torch.cat([theta, -(c + theta @ mean)[None]]) / theta.norm())
         column = _hidden(layers[-1:], kappa)(x)
@@ -144,16 +145,15 @@ def _best_step(
     residual: Tensor,
     used: Tensor,
     candidates: int,
-    rounds: int,
+    refinements: int,
     generator: torch.Generator | None,
 ) -> tuple[Tensor, Tensor]:
     """The direction and threshold found of the step that correlates best with a residual."""
     d = z.shape[1]
-    device = z.device if generator is None else generator.device
-    count, rounds = (candidates, rounds) if d > 1 else (1, 0)
+    count, refinements = (candidates, refinements) if d > 1 else (1, 0)
     best, most, at = z.new_zeros(d), z.new_tensor(-1.0), z.new_zeros(())
-    for k in range(1 + rounds):
-        change = torch.randn(count, d, generator=generator, device=device, dtype=z.dtype)
+    for k in range(1 + refinements):
+        change = torch.randn(count, d, **source(generator, z.device), dtype=z.dtype)
         v = best + change.to(z.device) / (d**0.5 * 2**k)
         v = nn.functional.normalize(torch.cat([v, used]) if k == 0 else v)
         gain, threshold = _thresholds(z @ v.T, residual)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.pwl import linear_with
 from vademecum.arguments import floats, whole
+from vademecum.randomness import source
 
 __all__ = ["interpolating_network"]
 
@@ -73,9 +74,8 @@ def interpolating_network(
 
 def _direction(x: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
     """The direction of the largest smallest gap, as a share of the range."""
-    device = x.device if generator is None else generator.device
     n, d = (count, x.shape[1]) if x.shape[1] > 1 else (0, 1)
-    random = torch.randn(n, d, generator=generator, device=device, dtype=x.dtype)
+    random = torch.randn(n, d, **source(generator, x.device), dtype=x.dtype)
     candidates = torch.cat([torch.eye(d).to(x), nn.functional.normalize(random.to(x.device))])
     best, share = candidates[0], -1.0
     for theta in candidates:

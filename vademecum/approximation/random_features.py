@@ -25,6 +25,7 @@ from vademecum.arguments import floats, number, whole
 from vademecum.linear.least_squares import LinearRegression
 from vademecum.linear.ridge import RidgeRegression
 from vademecum.models import evaluation
+from vademecum.randomness import source
 
 __all__ = ["fit_readout", "random_feature_fit"]
 
@@ -109,9 +110,9 @@ def random_feature_fit(
     tau = (x - x.mean(0)).square().sum(1).mean().sqrt()
     if tau == 0:
         raise ValueError("x must have points that differ, got the same point throughout")
-    device = x.device if generator is None else generator.device
-    w = torch.randn(m, x.shape[1], generator=generator, device=device, dtype=x.dtype).to(x.device)
-    j = torch.randint(len(x), (m,), generator=generator, device=device).to(x.device)
+    draw = source(generator, x.device)
+    w = torch.randn(m, x.shape[1], **draw, dtype=x.dtype).to(x.device)
+    j = torch.randint(len(x), (m,), **draw).to(x.device)
     w = w * (number("scale", scale, above=0, high=torch.finfo(x.dtype).max) / tau)
     hidden = linear_with(w, -(w * x[j]).sum(1))
     features = nn.Sequential(hidden, nn.ReLU() if activation is None else activation)

@@ -223,7 +223,7 @@ def barron_theorem(
         size = sum(c * variation(x @ v, y) for c, v, y in zip(a, w, waves.T, strict=True))
         yield at_most("size $A$ of two waves", size, constant_of(a, w), d=d)
         directions = w if known else None
-        fit = barron_fit(x, waves @ a, units, directions=directions, candidates=1, rounds=0)
+        fit = barron_fit(x, waves @ a, units, directions=directions, candidates=1, refinements=0)
         for m, error in enumerate(fit.errors.tolist(), 1):
             limit = size**2 / (m + 1)
             yield at_most("mean squared error of greedy steps", error, limit, m=m, d=d)

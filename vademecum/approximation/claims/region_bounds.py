@@ -171,7 +171,7 @@ def montufar_bound(
         inside = cells(folding(depth), Fraction(0), Fraction(1))
         yield equals("bound for two units a layer", bound, inside, L=depth)
     for m, depth in ((4, 2), (5, 2), (6, 2), (4, 3)):
-        square = input_plane((0.0, 0.0), (1.0, 1.0))
+        square = input_plane(low=(0.0, 0.0), high=(1.0, 1.0))
         found = len(linear_regions(folded_plane(m, depth), square).maps)
         yield equals("bound for two inputs", least(2, [m] * depth), found, m=m, L=depth)
     for n, widths in ((2, [4, 7, 5]), (3, [3, 7, 6]), (3, [9, 4])):
@@ -257,7 +257,7 @@ def region_upper_bound(
                 yield equals("regions on a line, against fractions", count, exact, **at)
                 yield at_most("regions on a line", count, bound(1, widths[1:]), **at)
     deep = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU())
-    box = input_plane((-5.0, -5.0), (5.0, 5.0))
+    box = input_plane(low=(-5.0, -5.0), high=(5.0, 5.0))
     found = len(linear_regions(deep, box).maps)
     yield at_most("regions on a square", found, bound(2, [6, 5]), L=2)
 

@@ -117,7 +117,7 @@ def zaslavsky(formula: Callable[[int, int], int] = zaslavsky_count):
     for case, (w, b, regions) in cases.items():
         layer = rectified(w, b)
         yield equals("regions of four lines", count_regions(layer), regions, lines=case)
-        box = input_plane((-3.0, -3.0), (3.0, 3.0))
+        box = input_plane(low=(-3.0, -3.0), high=(3.0, 3.0))
         polygons = len(linear_regions(layer, box).maps)
         yield equals("polygons of four lines", polygons, regions, lines=case)
         most = formula(4, 2) - (case != "general")

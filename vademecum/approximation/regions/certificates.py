@@ -11,7 +11,7 @@ the second at random points, so it is a sample and no proof. The patterns come f
 network, and owe nothing to the geometry that found the polygons.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from torch import nn
 from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.regions.polygons import Regions
 from vademecum.arguments import whole
+from vademecum.randomness import source
 from vademecum.results import one_line
 
 __all__ = ["Certificate", "certify_regions"]
@@ -82,8 +83,7 @@ def certify_regions(
     whole("samples", samples, low=1)
     n, width, _ = regions.corners.shape
     centres, plane = regions.centres, regions.plane
-    device = centres.device if generator is None else generator.device
-    draw: dict[str, Any] = {"generator": generator, "device": device}
+    draw = source(generator, centres.device)
     at_centre = activation_pattern(model, plane.at(centres), memory=memory)
     code = torch.randint(  # a hash of each pattern: a collision could only raise a false alarm
         -(2**62), 2**62, at_centre.shape[1:], **draw

@@ -44,9 +44,9 @@ class Plane(NamedTuple):
 
 
 def input_plane(
+    *,
     low: tuple[float, float] = (-1.0, -1.0),
     high: tuple[float, float] = (1.0, 1.0),
-    *,
     device: str | torch.device = "cpu",
 ) -> Plane:
     """The plane itself, for networks with two inputs.

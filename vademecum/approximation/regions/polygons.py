@@ -110,7 +110,7 @@ def linear_regions(
         >>> from vademecum.approximation.regions.planes import input_plane
         >>> _ = torch.manual_seed(0)
         >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
-        >>> found = linear_regions(model, input_plane((-99.0, -99.0), (99.0, 99.0)))
+        >>> found = linear_regions(model, input_plane(low=(-99.0, -99.0), high=(99.0, 99.0)))
         >>> len(found.maps)  # three lines in general position
         7
     """

@@ -40,7 +40,7 @@ with app.setup:
 
     GREY = "#7d8289"
     STEPS = [3 * k * k for k in range(8)]
-    SQUARE = input_plane((-1.2, -1.2), (1.2, 1.2))
+    SQUARE = input_plane(low=(-1.2, -1.2), high=(1.2, 1.2))
 
 
 @app.cell(hide_code=True)
@@ -160,7 +160,7 @@ def draw_rates(dimension: int, frequency: float, waves: int) -> Figure:
     omega = frequency * nn.functional.normalize(omega)
     y = (x @ omega.T + torch.arange(waves)).cos().mean(1)
     constant = barron_constant(torch.full((waves,), 1 / waves), omega)
-    errors = barron_fit(x, y, 64, candidates=16, rounds=3, generator=dice).errors.sqrt()
+    errors = barron_fit(x, y, 64, candidates=16, refinements=3, generator=dice).errors.sqrt()
     m = torch.arange(1, len(errors) + 1)
     some = 2 ** torch.arange(7)
     blind = []

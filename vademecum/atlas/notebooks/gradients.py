@@ -135,7 +135,7 @@ def record(inputs: int, outputs: int, hidden: int) -> Tape:
 def work(inputs: int, outputs: int, hidden: int) -> list[int]:
     """The scalar operations that the Jacobian takes, in forward and in reverse mode."""
     tape = record(inputs, outputs, hidden)
-    return [tape.jacobian(mode).cost.work for mode in ("forward", "reverse")]
+    return [tape.jacobian(mode=mode).cost.work for mode in ("forward", "reverse")]
 
 
 @app.function

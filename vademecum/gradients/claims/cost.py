@@ -99,7 +99,7 @@ def autodiff_cost(exchanged: bool = False, sizes: tuple[int, ...] = (1, 4, 12)):
             tape, wanted = Tape(f, x), complex_step(f, x).view(m, n)
             pairs = (m, n) if exchanged else (n, m)
             for mode, passes in zip(("forward", "reverse"), pairs, strict=True):
-                found, watch = watched(lambda mode=mode, tape=tape: tape.jacobian(mode))
+                found, watch = watched(lambda mode=mode, tape=tape: tape.jacobian(mode=mode))
                 name = f"products in {mode} mode"
                 yield equals(name, watch.products, passes * (nodes + edges), **at)
                 name = f"edges visited in {mode} mode, as the engine says"

@@ -47,8 +47,8 @@ def relu_jacobian(mask: Literal["rows", "columns", "none"] = "rows"):
         layer, name = lambda z, theta=theta: (theta @ z).relu(), "Jacobian of a ReLU layer"
         yield equals(name, central(layer, z), stated, m=m, via="differences")
         tape = Tape(layer, z)
-        yield equals(name, tape.jacobian("reverse").matrix, stated, m=m, via="reverse mode")
-        yield equals(name, tape.jacobian("forward").matrix, stated, m=m, via="forward mode")
+        yield equals(name, tape.jacobian(mode="reverse").matrix, stated, m=m, via="reverse mode")
+        yield equals(name, tape.jacobian(mode="forward").matrix, stated, m=m, via="forward mode")
         found = central(torch.relu, theta @ z)
         yield equals(r"Jacobian of $\max(0, x)$", found, torch.diag(step), m=m)
 

@@ -60,8 +60,8 @@ class Tape:
         tensor(2.)
         >>> tape.pull().gradients[0]
         tensor([2., 4., 6.])
-        >>> tape.jacobian("forward").cost.edges, tape.jacobian("reverse").cost.edges
-        (9, 3)
+        >>> [tape.jacobian(mode=mode).cost.edges for mode in ("forward", "reverse")]
+        [9, 3]
     """
 
     def __init__(self, f: Callable[..., Any], *inputs: Tensor):
@@ -157,7 +157,7 @@ class Tape:
         cost = self._cost(self.edges, work, store)
         return Pull(output, tuple(ends[i] for i in self.leaves), cost)
 
-    def jacobian(self, mode: Literal["forward", "reverse"] = "reverse") -> TapeJacobian:
+    def jacobian(self, *, mode: Literal["forward", "reverse"] = "reverse") -> TapeJacobian:
         r"""The Jacobian of the flattened output in the flattened inputs, pass by pass.
 
         Args:
@@ -166,7 +166,7 @@ class Tape:
 
         Example:
             >>> tape = Tape(lambda x: 2 * x, torch.ones(2))
-            >>> tape.jacobian("forward").matrix
+            >>> tape.jacobian(mode="forward").matrix
             tensor([[2., 0.], [0., 2.]])
         """
         if choice("mode", mode, ("forward", "reverse")) == "forward":
