@@ -24,9 +24,10 @@ def rows(device: torch.device) -> Iterator[Row]:
 
 def _network(device: torch.device) -> nn.Sequential:
     net = mlp((784, 256, 256, 256, 10))
-    for dense in net[::2]:
-        nn.init.kaiming_normal_(dense.weight)
-        nn.init.normal_(dense.bias, std=0.1)
+    for dense in net:
+        if isinstance(dense, nn.Linear):
+            nn.init.kaiming_normal_(dense.weight)
+            nn.init.normal_(dense.bias, std=0.1)
     return net.to(device).eval()
 
 

@@ -95,7 +95,7 @@ class Trace:
 
     def constant(self, node: fx.Node) -> Any:
         """The parameter, buffer or other attribute that a node stands for."""
-        return operator.attrgetter(node.target)(self.root)
+        return operator.attrgetter(str(node.target))(self.root)
 
     def module(self, node: fx.Node) -> nn.Module:
         """The submodule that a node calls."""
