@@ -122,10 +122,11 @@ def barron_fit(
         v, c = _best_step(z, residual, used, candidates, refinements, generator)
         used, theta = torch.cat([used, v[None]]), v * unit
         layers.append(torch.cat([theta, -(c + theta @ mean)[None]]) / theta.norm())
-        column = _hidden(layers[-1:], kappa)(x)
+        whole_column = column = _hidden(layers[-1:], kappa)(x)
         for _ in range(2):  # once more, since the first time leaves rounding
             column = column - basis @ (basis.T @ column)
-        basis = torch.cat([basis, nn.functional.normalize(column, dim=0)], 1)
+        if column.norm() > len(y) * torch.finfo(y.dtype).eps * whole_column.norm():  # not rounding
+            basis = torch.cat([basis, nn.functional.normalize(column, dim=0)], 1)
         residual = y - basis @ (basis.T @ y)
         errors.append(residual.square().mean())
     hidden = _hidden(layers, kappa)

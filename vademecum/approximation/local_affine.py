@@ -131,7 +131,7 @@ def _forwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
     n, size = len(x), x[0].numel()
     basis = torch.eye(size, dtype=x.dtype, device=x.device)
     basis = torch.cat([torch.zeros_like(basis[:1]), basis]).view(1, size + 1, *x.shape[1:])
-    pieces = iter(program.run(x)[1])
+    pieces = iter(program.evaluate(x)[1])
     values = {program.source: basis}
     for step, dead in zip(program.steps, program.dead_after, strict=True):
         h = [values[name] for name in step.inputs]

@@ -65,9 +65,10 @@ class Program:
 
     def run(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The output for a batch, and the pieces of all units, which carry no gradient."""
-        return self.within(self._run, x)
+        return self.within(self.evaluate, x)
 
-    def _run(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def evaluate(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """What `run` gives, for who is within already."""
         values, found = {self.source: x}, []
         for step, dead in zip(self.steps, self.dead_after, strict=True):
             inputs = [values[name] for name in step.inputs]

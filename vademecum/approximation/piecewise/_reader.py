@@ -72,7 +72,7 @@ def _read(state: ModelState, shape: tuple[int, ...], like: Tensor) -> Program:
 def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
     """Hold the program, for batches of one and of three, against the model for all four."""
     try:
-        found = torch.cat([program.run(part)[0] for part in (probe[:1], probe[1:])])
+        found = torch.cat([program.evaluate(part)[0] for part in (probe[:1], probe[1:])])
     except (RuntimeError, IndexError) as error:  # an operation that wants two examples
         if out_of_memory(error):
             raise
