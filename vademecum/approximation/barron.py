@@ -115,22 +115,34 @@ def barron_fit(
         raise ValueError("x must have points that differ, got the same point throughout")
     unit = (1 / spread).masked_fill(flat, 0)
     z = (x - mean) * unit
-    basis, residual = torch.full_like(y, len(y) ** -0.5)[:, None], y - y.mean()
+    target = y.double()
+    basis, residual = torch.full_like(target, len(y) ** -0.5)[:, None], target - target.mean()
     nothing = len(y) * torch.finfo(y.dtype).eps * torch.linalg.vector_norm(y)
     used, layers, errors = z[:0] if directions is None else directions * spread, [], []
     while not errors or (len(errors) < m and torch.linalg.vector_norm(residual) > nothing):
-        v, c = _best_step(z, residual, used, candidates, refinements, generator)
-        used, theta = torch.cat([used, v[None]]), v * unit
-        layers.append(torch.cat([theta, -(c + theta @ mean)[None]]) / theta.norm())
-        whole_column = column = _hidden(layers[-1:], kappa)(x)
-        for _ in range(2):  # once more, since the first time leaves rounding
-            column = column - basis @ (basis.T @ column)
-        if column.norm() > len(y) * torch.finfo(y.dtype).eps * whole_column.norm():  # not rounding
-            basis = torch.cat([basis, nn.functional.normalize(column, dim=0)], 1)
-        residual = y - basis @ (basis.T @ y)
-        errors.append(residual.square().mean())
+        for known in (used, z[:0]):  # the second time with new directions alone
+            v, c = _best_step(z, residual.to(y.dtype), known, candidates, refinements, generator)
+            theta = v * unit
+            layer = torch.cat([theta, -(c + theta @ mean)[None]]) / theta.norm()
+            column = _new_part(_hidden([layer], kappa)(x), basis)
+            if column is not None:
+                basis = torch.cat([basis, column], 1)
+                break
+        used = torch.cat([used, v[None]])
+        layers.append(layer)
+        residual = target - basis @ (basis.T @ target)
+        errors.append(residual.square().mean().to(y.dtype))
     hidden = _hidden(layers, kappa)
     return BarronFit(hidden.append(fit_readout(hidden, x, y)), torch.stack(errors))
+
+
+def _new_part(column: Tensor, basis: Tensor) -> Tensor | None:
+    """The direction of a column orthogonal to a basis; None if nothing but rounding is left."""
+    rest = column.double()
+    for _ in range(2):  # once more, since the first time leaves rounding
+        rest = rest - basis @ (basis.T @ rest)
+    new = rest.norm() > len(rest) * torch.finfo(column.dtype).eps * column.norm()
+    return nn.functional.normalize(rest, dim=0) if new else None
 
 
 def _hidden(layers: list[Tensor], kappa: float) -> nn.Sequential:
