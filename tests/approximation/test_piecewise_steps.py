@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations
 from tests.approximation.region_models import with_statistics
 from vademecum.approximation.local_affine import local_affine_map
 from vademecum.approximation.patterns import activation_pattern
-from vademecum.approximation.piecewise import Affine, take_apart
+from vademecum.approximation.piecewise import Affine, read_program
 from vademecum.approximation.units import AbsUnit
 
 EPS = torch.finfo(torch.float64).eps
@@ -131,7 +131,7 @@ def test_affine_steps_and_what_they_make_of_radii(name):
     make, shape = AFFINE[name]
     model = make().double().eval().requires_grad_(False)
     x = torch.randn(5, *shape).double()
-    (step,) = take_apart(model, shape, x).steps
+    (step,) = read_program(model, shape, x).steps
     assert isinstance(step.map, Affine)
     dense = torch.autograd.functional.jacobian(model, x[:1]).reshape(-1, math.prod(shape))
     # sums of at most 8 terms, with coefficients of at most 10
@@ -216,4 +216,4 @@ REFUSED = [
 @pytest.mark.parametrize(("model", "shape", "message"), REFUSED)
 def test_errors(model, shape, message):
     with pytest.raises(ValueError, match=message):
-        take_apart(model, shape, torch.zeros(()).double())
+        read_program(model, shape, torch.zeros(()).double())

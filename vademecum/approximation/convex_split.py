@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise import Affine, Kinks, Program, take_apart
+from vademecum.approximation.piecewise import Affine, Kinks, Program, read_program
 from vademecum.arguments import floats
 from vademecum.results import one_line
 
@@ -113,7 +113,7 @@ def dc_split(model: nn.Module, x: Float[Tensor, " batch *shape"]) -> DCSplit:
     x = floats("x", x)
     if x.ndim < 2:
         raise ValueError(f"x must be a batch of points, got shape {tuple(x.shape)}")
-    program = take_apart(model, tuple(x.shape[1:]), x, copy=True)
+    program = read_program(model, tuple(x.shape[1:]), x, copy=True)
     g, h = (ConvexPart(program, x, second=second) for second in (False, True))
     wanted, u = program.within(model, x.clone()), g(x)
     gap, size = float((u - h(x) - wanted).abs().max()), float(u.abs().max())

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from vademecum.approximation.patterns import chunks, program_for
-from vademecum.approximation.piecewise import Affine, Kinks, Program, on_piece, take_apart
+from vademecum.approximation.piecewise import Affine, Kinks, Program, on_piece, read_program
 from vademecum.foundations.regions import Box
 from vademecum.results import one_line
 
@@ -104,7 +104,7 @@ def _certify(model: nn.Module, x: Tensor, box: Box) -> list[Tensor]:
     if box.low.numel() != x[0].numel():
         raise ValueError(f"box must be {x[0].numel()} wide, got {box.low.numel()}")
     low, high = (p.to(x.device, torch.float64).view(1, *shape) for p in (box.low, box.high))
-    program = take_apart(model, shape, low)
+    program = read_program(model, shape, low)
     return program.within(_dead_on_box, program, low, high)
 
 

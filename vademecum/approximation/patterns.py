@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise import Program, take_apart
+from vademecum.approximation.piecewise import Program, read_program
 from vademecum.arguments import floats, whole
 
 __all__ = ["activation_pattern", "chunks", "program_for"]
@@ -65,7 +65,7 @@ def program_for(model: nn.Module, x: Tensor) -> Program:
     if x.is_complex() or x.ndim < 2:
         kind = f"{x.dtype} of shape {tuple(x.shape)}"
         raise ValueError(f"x must be real, with one example a row, got {kind}")
-    return take_apart(model, tuple(x.shape[1:]), x)
+    return read_program(model, tuple(x.shape[1:]), x)
 
 
 def chunks(program: Program, x: Tensor, memory: int | None, extra: int = 0) -> tuple[Tensor, ...]:

@@ -2,7 +2,7 @@
 
 from vademecum.approximation.piecewise._maps import Affine, Kinks, Largest, PiecewiseMap
 from vademecum.approximation.piecewise._program import Program, Step, on_piece
-from vademecum.approximation.piecewise._reader import take_apart
+from vademecum.approximation.piecewise._reader import read_program
 
 __all__ = [
     "Affine",
@@ -12,5 +12,5 @@ __all__ = [
     "Program",
     "Step",
     "on_piece",
-    "take_apart",
+    "read_program",
 ]

@@ -26,10 +26,10 @@ from vademecum.models import (
     out_of_memory,
 )
 
-__all__ = ["take_apart"]
+__all__ = ["read_program"]
 
 
-def take_apart(
+def read_program(
     model: nn.Module, shape: tuple[int, ...], like: Tensor, *, name: str = "x", copy: bool = False
 ) -> Program:
     """The steps of a model for inputs of a shape, in the dtype of `like`.

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise import Affine, Kinks, Program, take_apart
+from vademecum.approximation.piecewise import Affine, Kinks, Program, read_program
 from vademecum.arguments import whole
 
 __all__ = ["count_regions", "montufar_bound", "region_upper_bound", "zaslavsky_count"]
@@ -139,7 +139,7 @@ def count_regions(model: nn.Module, shape: Sequence[int] | int | None = None) ->
         shape = first.in_features
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     like = next(model.parameters(), torch.empty(0)).detach().double()
-    program = take_apart(model, shape, like)
+    program = read_program(model, shape, like)
     rows = program.within(_hyperplanes, program, torch.zeros((1, *shape)).to(like))
     m, width = len(rows), torch.Size(shape).numel() + 1
     work = zaslavsky_count(m, width - 2) * m * width

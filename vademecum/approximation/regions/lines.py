@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise import take_apart
+from vademecum.approximation.piecewise import read_program
 from vademecum.approximation.regions._cells import Cells
 from vademecum.approximation.regions._walk import walk
 from vademecum.arguments import floats
@@ -82,7 +82,7 @@ def regions_along(
         torch.tensor([[[-1.0], [1.0]]]).to(start), torch.tensor([2], device=start.device)
     )
     with torch.no_grad():
-        program = take_apart(model, tuple(start.shape), start, name="a")
+        program = read_program(model, tuple(start.shape), start, name="a")
         blocks = program.within(lambda: list(walk(program, segment, columns, memory)))
     left = torch.cat([cells.corners[:, :, 0].amin(1) for cells, _ in blocks])
     maps = torch.cat([m for _, m in blocks]).mT

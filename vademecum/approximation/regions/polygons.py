@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from vademecum.approximation.piecewise import take_apart
+from vademecum.approximation.piecewise import read_program
 from vademecum.approximation.regions._cells import Cells
 from vademecum.approximation.regions._walk import walk
 from vademecum.approximation.regions.planes import Plane, checked_rectangle
@@ -116,7 +116,7 @@ def linear_regions(
     """
     centre, half = checked_rectangle(plane)
     o, u, v = (p.detach().double() for p in (plane.origin, plane.u, plane.v))
-    program = take_apart(model, tuple(o.shape), o, name="plane")
+    program = read_program(model, tuple(o.shape), o, name="plane")
     columns = torch.stack([o + centre[0] * u + centre[1] * v, half[0] * u, half[1] * v])[None]
     square = torch.tensor([[[-1.0, -1], [1, -1], [1, 1], [-1, 1]]]).to(o)
     start = Cells(square, torch.tensor([4], device=o.device))
