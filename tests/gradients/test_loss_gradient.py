@@ -9,6 +9,9 @@ from torch.nn import functional as F
 
 from tests.gradients.nets import NETS, call, close, make
 from tests.gradients.test_jacobian import Peak
+from vademecum.gradients import _example_passes
+from vademecum.gradients._example_passes import passes
+from vademecum.gradients._recorded_pass import study
 from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.jacobian_operator import jacobian
 from vademecum.gradients.loss_gradient import gradient
@@ -127,6 +130,28 @@ def test_outputs_of_any_structure(kind, output):
 
 
 # Memory, progress, failures
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.out = nn.MultiheadAttention(2, 1, batch_first=True), nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.out(self.layer(x, x, x, need_weights=False)[0].mean(1))
+
+
+def test_activations_count_for_portions():
+    net, x, y = Attention(), torch.randn(20, 64, 2), torch.arange(20) % 3
+    f = functional(net)
+    one = f.size * 4 + study(f, x).saved
+    assert study(f, x).saved > 64 * 64 * 4  # the matrix of attention
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_example_passes, "_PORTION", 7 * one)
+        parts = [part for part, *_ in passes(f, F.cross_entropy, x, y, None, progress=False)]
+        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+    assert [part.stop - part.start for part in parts] == [7, 7, 6]
+    torch.testing.assert_close(found, per_example_gradients(net, x, y, loss=F.cross_entropy))
 
 
 @pytest.mark.parametrize("instrument", [per_example_gradients, gradient_norms])

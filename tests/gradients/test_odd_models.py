@@ -12,9 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from tests.gradients.nets import slowly
 from tests.gradients.test_jacobian import by_rows
 from tests.gradients.test_per_example import loop
-from vademecum.gradients import _example_passes, example_norms
-from vademecum.gradients._example_passes import passes
-from vademecum.gradients._recorded_pass import study
+from vademecum.gradients import example_norms
 from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.jacobian_operator import jacobian
 from vademecum.gradients.network_function import functional
@@ -236,28 +234,6 @@ def test_inputs_without_examples_have_a_jacobian():
     torch.testing.assert_close(jacobian(net, (X, edges)).dense(), by_rows(net, (X, edges)))
     with pytest.raises(ValueError, match="equally many examples"):
         jacobian(net, (X, edges)).blocks()
-
-
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer, self.out = nn.MultiheadAttention(2, 1, batch_first=True), nn.Linear(2, 3)
-
-    def forward(self, x):
-        return self.out(self.layer(x, x, x, need_weights=False)[0].mean(1))
-
-
-def test_activations_count_for_portions():
-    net, x, y = Attention(), torch.randn(20, 64, 2), torch.arange(20) % 3
-    f = functional(net)
-    one = f.size * 4 + study(f, x).saved
-    assert study(f, x).saved > 64 * 64 * 4  # the matrix of attention
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_example_passes, "_PORTION", 7 * one)
-        parts = [part for part, *_ in passes(f, F.cross_entropy, x, y, None, progress=False)]
-        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
-    assert [part.stop - part.start for part in parts] == [7, 7, 6]
-    torch.testing.assert_close(found, per_example_gradients(net, x, y, loss=F.cross_entropy))
 
 
 def test_weights_called_twice_go_in_portions(monkeypatch):
