@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 ROOMS = ("foundations", "connectionism", "linear", "approximation", "gradients", "tooling")
 """The finished rooms, in the order of the course; a room imports only rooms before it."""
 
-_LAZY = (*ROOMS, "claims", "data", "figures", "testing")
+_LAZY = (*ROOMS, "claims", "data", "figures", "models", "testing")
 
 __all__ = ["ROOMS", "__version__"]
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
 from vademecum.approximation.units import AbsUnit, Maxout
+from vademecum.models import mlp
 
 
 class Branches(nn.Module):
@@ -95,8 +96,7 @@ def models() -> dict[str, tuple[Any, tuple[int, ...]]]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         zoo = {
-            "mlp": (nn.Sequential(nn.Linear(2, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(),
-                                  nn.Linear(8, 3)), (2,)),
+            "mlp": (mlp([2, 12, 8, 3]), (2,)),
             "norm, dropout": (nn.Sequential(nn.Linear(5, 9), nn.BatchNorm1d(9), nn.LeakyReLU(0.2),
                                             nn.Dropout(0.5), nn.Linear(9, 2)), (5,)),
             "maxout, abs": (nn.Sequential(Maxout(3, 6, 3), nn.Linear(6, 5), AbsUnit(),
