@@ -60,7 +60,7 @@ def test_convex_parts_stay_as_the_model_was():
     wanted = g(X) - h(X)
     torch.testing.assert_close(wanted, model.eval()(X).detach())
     with torch.no_grad():
-        model[0].weight += 1
+        model.get_parameter("0.weight").add_(1)
     torch.testing.assert_close(g(X) - h(X), wanted)
     torch.testing.assert_close(g.train()(X) - h(X), wanted)
 

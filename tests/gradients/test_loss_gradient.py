@@ -44,7 +44,7 @@ def test_of_a_sum_it_is_the_sum_of_the_examples_own():
 
 def test_the_default_for_numbers_is_the_mean_squared_error():
     net, x, y = nn.Linear(3, 2).double(), torch.randn(4, 3).double(), torch.randn(4, 2).double()
-    given = {"loss": F.mse_loss}
+    given: Any = {"loss": F.mse_loss}
     for f in (gradient, per_example_gradients, gradient_norms):
         torch.testing.assert_close(f(net, x, y), f(net, x, y, **given))
     torch.testing.assert_close(hessian(net, x, y).dense(), hessian(net, x, y, **given).dense())
@@ -178,11 +178,11 @@ def test_memory_suffices(name, instrument):
 
 def test_progress_is_shown_on_request(capsys):
     net, x, y = mlp([3, 4, 2]), X, Y
-    for knobs, shown in (({}, False), ({"progress": True}, True)):
-        per_example_gradients(net, x, y, **knobs)
-        gradient_norms(net, x, y, **knobs)
-        jacobian(net, x, **knobs).blocks()
-        jacobian(net, x, wrt="x", **knobs).dense()
+    for shown in (False, True):
+        per_example_gradients(net, x, y, progress=shown)
+        gradient_norms(net, x, y, progress=shown)
+        jacobian(net, x, progress=shown).blocks()
+        jacobian(net, x, wrt="x", progress=shown).dense()
         out, err = capsys.readouterr()
         assert not out
         assert err.count("4/4 examples") == (4 if shown else 0)
