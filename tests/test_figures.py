@@ -31,13 +31,12 @@ def test_a_panel_for_each_name_with_the_coordinate_that_runs():
     assert (mistakes.get_title(), mistakes.get_xlabel()) == ("mistakes", "d")
     assert (gap.get_title(), gap.get_xlabel(), gap.get_xscale()) == ("gap", "n", "log")
     measured, bound = mistakes.lines[0], mistakes.lines[1]
-    assert list(measured.get_xdata()) == list(bound.get_xdata()) == [1, 2, 3]
-    assert list(measured.get_ydata()) == [1, 2, 3]
-    assert list(bound.get_ydata()) == [2, 4, 8]
+    assert measured.get_xydata().tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert bound.get_xydata().tolist() == [[1, 2], [2, 4], [3, 8]]
     labels = [line.get_label() for line in mistakes.lines]
     assert labels[0] == "measured"
     assert "upper bound" in labels
-    assert list(mistakes.lines[labels.index("foils' bound")].get_ydata()) == [1]
+    assert mistakes.lines[labels.index("foils' bound")].get_xydata().tolist() == [[2, 1]]
     assert "measured, rule = b" in [line.get_label() for line in gap.lines]
     assert [text.get_text() for text in words.texts] == [
         r"norm of \$w\$ in \$\unknown{x}\$: 1 == 1 at n = 4"

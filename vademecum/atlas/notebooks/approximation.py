@@ -82,7 +82,7 @@ def training(data: str, depth: int, width: int):
     x, y = points(data)
     dice = torch.Generator().manual_seed(depth)
     net = mlp([2, *[width] * depth, 1])
-    for layer in net[::2]:
+    for layer in (m for m in net if isinstance(m, nn.Linear)):
         nn.init.kaiming_normal_(layer.weight, generator=dice)
         nn.init.uniform_(layer.bias, -0.5, 0.5, generator=dice)
     adam = torch.optim.Adam(net.parameters(), lr=0.03, foreach=False)

@@ -129,10 +129,9 @@ def whitened_least_squares(
         loss = scale / 2 * (y - theta @ x).square().sum((1, 2))
         gap = loss - (theta - gamma).square().sum((1, 2)) / 2
         constant = scale / 2 * (y - correlation(x, y) @ x).square().sum()
-        at = {"convention": name}
-        yield equals("loss less the distance to the correlation", gap, constant, **at)
+        yield equals("loss less the distance to the correlation", gap, constant, convention=name)
         solution = LinearRegression(fit_intercept=False).fit(x.T, y.T).coef_
-        yield equals("least-squares solution", solution, gamma, **at)
+        yield equals("least-squares solution", solution, gamma, convention=name)
     solution = LinearRegression(fit_intercept=False).fit(raw.T, y.T).coef_
     yield equals("least-squares solution", solution, general(raw, y), convention="none")
 
