@@ -45,7 +45,7 @@ def barron_constant(moment: int = 1, power: int = 0):
             lambda r, n=n, s=s: transform(r, n, s) * r ** (moment - 1), n
         )
         closed = s * math.sqrt(2) * math.gamma((n + 1) / 2) / math.gamma(n / 2)
-        yield equals("Barron constant of a Gaussian", found, closed, tol=1e-8, n=n, s=s)
+        yield equals("Barron constant of a Gaussian", found, closed, n=n, s=s)
         omega, phase = torch.randn(n), torch.randn(2)
         waves = torch.polar(torch.full((2,), 0.5), phase) * omega.norm() ** (moment - 1)
         found = constant_of(waves, torch.stack([omega, -omega]))
@@ -120,21 +120,27 @@ def barron_network(
         parts, b0 = (theta, b, beta[0]), bias.item()
         values, wanted = formula(*parts, b0, x), network(x)[:, 0].detach()
         spread, known = (v.max() - v.min() for v in (values, wanted))
-        yield equals("value of the network", values, wanted, d=d)
-        yield equals("spread of the values over the inputs", spread, known, d=d)
-        rise = formula(*parts, b0 + 1, x) - values
+        yield equals("value of the network", wanted, values, d=d)
+        yield equals("spread of the values over the inputs", known, spread, d=d)
+        with torch.no_grad():
+            bias += 1
+            rise = network(x)[:, 0] - wanted
+        stated = formula(*parts, b0 + 1, x) - values
+        yield equals("change of the values when $b_0$ grows by 1", rise, stated, d=d)
         yield equals("change of the values when $b_0$ grows by 1", rise, 1.0, d=d)
     t = torch.linspace(-1000, 1000, 4001)
     for name in sigmoidal:
         values = SIGMOIDS[name](t)
         for end, limit in ((0, 0.0), (-1, 1.0)):
-            yield equals("value at the end of the line", values[end], limit, tol=1e-12,
+            yield equals("value at an end of the line", values[end], limit, tol=1e-12,
                          t=float(t[end]), sigma=name)  # fmt: skip
-        yield at_most("modulus", values.abs(), 1.0, sigma=name)
+        yield at_most("modulus of the function", values.abs(), 1.0, sigma=name)
 
 
 barron_network.foil(r"$\tanh$ tends to $-1$", sigmoidal=("tanh",))
-barron_network.foil("ReLU is not bounded", refuted_by="modulus", sigmoidal=("relu",))
+barron_network.foil(
+    "ReLU is not bounded", refuted_by="modulus of the function", sigmoidal=("relu",)
+)
 barron_network.erratum(
     "B-133",
     printed=r"$f_m(x) = \sum_{j=1}^m (\beta_j \sigma(\theta_j + b_j) + b_0)$",

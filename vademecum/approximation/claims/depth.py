@@ -51,7 +51,7 @@ def radial_depth_separation(hidden: Literal[1, 2] = 2, points: int = 1000):
         k = math.ceil(radius * math.sqrt(60 * n))
         network = radial_network(lambda s: (6 * s).sin(), n, inner=k, outer=p, radius=radius)
         x = Ball(torch.zeros(n), radius).sample(points)
-        x *= torch.rand(points, 1) ** (1 / 2 - 1 / n)  # the norm as in the plane: r^n ~ u before
+        x *= torch.rand(points, 1) ** (1 / 2 - 1 / n)  # norms spread out, much as in the plane
         s = x.square().sum(1)
         y = (6 * s).sin()
         units = sum(len(p) for p in network.parameters() if p.ndim == 1) - 1

@@ -43,13 +43,18 @@ def tanh(
     yield equals("hyperbolic tangent", t, paper)
     far = torch.tensor([-1000.0, 1000.0])
     yield equals(r"hyperbolic tangent at $\pm 1000$", torch.tanh(far), far.sign(), tol=0.0)
-    yield at_least("growth from point to point", t.diff(), 0.02 * least * (1 - 1e-5), tol=0.0)
-    yield at_most("modulus", t.abs(), 1 - EPS / 2, tol=0.0)
+    yield at_least(
+        "growth of the hyperbolic tangent from point to point",
+        t.diff(),
+        0.02 * least * (1 - 1e-5),
+        tol=0.0,
+    )
+    yield at_most("modulus of the hyperbolic tangent", t.abs(), 1 - EPS / 2, tol=0.0)
     exact = complex_step(np.tanh, z.numpy(), 1)
     yield equals("slope as a function of the value", slope(t), exact)
     yield equals("slope by autograd", derivative(torch.tanh, z), exact)
-    yield at_least("slope", exact, least * (1 - 1e-5), tol=0.0)
-    yield at_most("slope", exact, 1.0)
+    yield at_least("slope by the complex step", exact, least * (1 - 1e-5), tol=0.0)
+    yield at_most("slope by the complex step", exact, 1.0)
     z = 3 * torch.randn(n) + 1
     z = torch.cat([z, -z])
     yield equals("mean activation of a symmetric sample", unit(z).mean(), 0.0)

@@ -68,19 +68,21 @@ def linear_map(
         product = x @ f(torch.eye(n))
         if form == "inner product":
             w = torch.linalg.lstsq(x.repeat(m, 1), f(x).T.reshape(-1, 1)).solution
-            product = x @ w
+            product = x @ w.round(decimals=9)  # (1/2, 1/2) for the identity of the plane
         at = {"n": n, "m": m}
         yield equals("$f(x + x')$", f(x + other), f(x) + f(other), **at)
         yield equals(r"$f(\lambda x)$", f(scale * x), scale * f(x), **at)
-        yield equals("product with the images of the unit vectors", product, f(x), **at)
+        yield equals("$f(x)$ as a product", f(x), product, **at)
         moved = lambda x, f=f: f(x) + 1  # noqa: E731
         excess = moved(x) + moved(other) - moved(x + other)
-        yield equals("what a map with offset 1 fails additivity by", excess, 1 + offset, **at)
+        yield equals("amount by which an offset of 1 breaks additivity", excess, 1 + offset, **at)
         excess = moved(scale * x) - scale * moved(x)
-        yield equals("what a map with offset 1 fails homogeneity by", excess, (1 + offset) *
+        yield equals("amount by which an offset of 1 breaks homogeneity", excess, (1 + offset) *
                      (1 - scale), **at)  # fmt: skip
-        yield equals(r"$|\lambda x| - \lambda |x|$", (scale * x).abs() - scale * x.abs(),
-                     (scale.abs() - scale) * x.abs(), **at)  # fmt: skip
+    for factor, excess in ((-2.0, 4.0), (3.0, 0.0)):
+        one = torch.ones(())
+        gap = (factor * one).abs() - factor * one.abs()
+        yield equals(r"$|\lambda x| - \lambda |x|$ at $x = 1$", gap, excess, factor=factor)
 
 
 linear_map.foil("an affine map is not linear", offset=1.0)
@@ -94,7 +96,7 @@ linear_map.erratum(
     r" $\mathbf w \in \mathbb R^n$ the line reads as one on $f : \mathbb R^n \to \mathbb R$; the"
     " exponent $m$ may be the scan's, on a badly scanned page.",
     weight="scan",
-    refuted_by="product with the images of the unit vectors",
+    refuted_by="$f(x)$ as a product",
     form="inner product",
 )
 

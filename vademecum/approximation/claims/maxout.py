@@ -148,7 +148,7 @@ def wang_sun(extra: int = 1, sets: int = 3, n: int = 300):
             yield at_most(pieces, max(len(h.b) for p in parts for h in p.hinges), 1 + extra, d=1)
 
 
-wang_sun.foil(r"$n$ pieces do not do", refuted_by="best fit by small hinges", extra=0)
+wang_sun.foil("hinges of $n$ pieces do not suffice", refuted_by="best fit by small hinges", extra=0)
 
 
 def in_hull(vertices: Tensor, x: Tensor) -> bool:
@@ -210,7 +210,7 @@ def polyhedral(body: Literal["polygon", "disc"] = "polygon", strict: bool = Fals
         reach = 1 / math.cos(math.pi / k)
         yield equals("distance of a vertex from the centre", vertex.norm(dim=1), reach, k=k)
         gauge = (vertex @ tangents.T).amax(1) if body == "polygon" else vertex.norm(dim=1)
-        yield at_most("gauge of the set at a vertex", gauge, 1.0, k=k)
+        yield at_most("factor by which the set must be stretched to hold a vertex", gauge, 1.0, k=k)
 
 
 polyhedral.foil("open half-spaces lose the graph", strict=True)

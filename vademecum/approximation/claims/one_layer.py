@@ -142,11 +142,11 @@ def sawtooth_depth(share: int = 1, depths: int = 8, nets: int = 20):
         j = torch.arange(pieces + 1)
         x = j[:, None] / pieces
         network = sawtooth_network(depth)
-        deep = network(x)[:, 0].detach() * pieces
-        wanted = tent(j, pieces, depth)
-        yield equals("deep sawtooth", deep, wanted, tol=0.0, depth=depth)
-        wide = sawtooth_network(1, 2**depth)(x)[:, 0].detach() * pieces
-        yield equals("sawtooth in one layer", wide, wanted, tol=0.0, depth=depth)
+        deep = network(x)[:, 0].detach()
+        wanted = tent(j, pieces, depth) / pieces
+        yield equals("value of the deep sawtooth", deep, wanted, tol=0.0, depth=depth)
+        wide = sawtooth_network(1, 2**depth)(x)[:, 0].detach()
+        yield equals("value of the sawtooth in one layer", wide, wanted, tol=0.0, depth=depth)
         kinks = int((deep.diff(n=2) != 0).sum())
         yield equals("kinks inside the interval", kinks, 2**depth - 1, depth=depth)
         units = sum(m.out_features for m in list(network)[:-1] if isinstance(m, nn.Linear))
@@ -155,7 +155,7 @@ def sawtooth_depth(share: int = 1, depths: int = 8, nets: int = 20):
         yield at_most(name, kinks, (2**depth - 1) // share, depth=depth)
     ninths = torch.arange(10)[:, None] / 9
     zigzag = sawtooth_network(2, 3)(ninths)[:, 0].detach()
-    yield equals("zigzag of three pieces of itself", zigzag, torch.arange(10.0) % 2)
+    yield equals("zigzag of three pieces, applied twice", zigzag, torch.arange(10.0) % 2)
     grid = torch.linspace(-3, 3, 3001)[:, None]
     with torch.no_grad():
         for k in range(nets):

@@ -58,7 +58,7 @@ def pattern_count(formula: Callable[[int, int], int] = cover_count, missing: int
             yield equals("cells of the hyperplanes", count_regions(rectified(theta)), patterns,
                          m=m, n=n)  # fmt: skip
             yield equals("patterns in general position", patterns, formula(m, n), m=m, n=n)
-            yield at_most("patterns", patterns, 2**m - (m > n), m=m, n=n)
+            yield at_most("patterns, against $2^m$", patterns, 2**m - (m > n), m=m, n=n)
             seen = len(sample.unique(dim=0))
             yield at_most("patterns among 200 random inputs", seen, patterns, m=m, n=n)
 
@@ -81,7 +81,8 @@ pattern_count.erratum(
     by="identity",
     sources=("A-060", "C-067"),
     budget=0.5,
-    short=r"R(m) = \textstyle\sum_{i = 0}^{\min\{m, n\}} \binom{m}{i}",
+    short=r"\#\text{regions of } m \text{ hyperplanes in } \mathbb R^n \le"
+    r" \textstyle\sum_{i = 0}^{\min\{m, n\}} \binom mi",
 )
 def zaslavsky(formula: Callable[[int, int], int] = zaslavsky_count):
     r"""Zaslavsky's count of hyperplane regions.
@@ -104,7 +105,13 @@ def zaslavsky(formula: Callable[[int, int], int] = zaslavsky_count):
             infinity = torch.tensor([[0.0] * n + [1.0]])
             cones = torch.cat([torch.cat([w, b[:, None]], 1), infinity])
             regions = count_regions(rectified(w, b))
-            yield equals("regions, twice", 2 * regions, count_dichotomies(cones), m=m, n=n)
+            yield equals(
+                "twice the number of regions, against the cells of cones",
+                2 * regions,
+                count_dichotomies(cones),
+                m=m,
+                n=n,
+            )
             yield equals("regions in general position", regions, formula(m, n), m=m, n=n)
     lines = torch.tensor([[1.0, 0], [0, 1], [1, 1], [1, -1]])
     cases = {  # lines in the plane, their offsets, and regions counted on paper

@@ -86,7 +86,7 @@ def elu(alpha: float = 1.0, n: int = 2001):
     for a in (alpha, 0.5):
         wanted = [x if x >= 0 else a * math.expm1(x) for x in z.tolist()]
         yield equals("ELU", F.elu(z, a), wanted, alpha=a)
-        yield equals("smallest value", F.elu(z, a).min(), -a, alpha=a)
+        yield equals("smallest value of ELU", F.elu(z, a).min(), -a, alpha=a)
     h = 1e-6
 
     def jump(g: Callable[[Tensor], Tensor]) -> Tensor:

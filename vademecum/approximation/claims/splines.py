@@ -148,7 +148,9 @@ def relu_spline(
     knots, fine = torch.arange(11) / 10, torch.linspace(0, 1, 1001)[:, None]
     power, square = (lambda t: t**degree), torch.square
     error = sup_error(pwl_to_relu(knots, power(knots)), power, fine)
-    yield at_most("distance from the power of $x$", error, 0.0, degree=degree)
+    yield at_most(
+        "distance of the interpolating network from a power of $x$", error, 0.0, degree=degree
+    )
     error = sup_error(pwl_to_relu(knots, square(knots)), square, fine)
     yield at_least("distance of ten units from $x^2$", error, 1 / (8 * 11**2))
 
