@@ -213,10 +213,13 @@ def error_recursion(transposed: bool = True, slope_of: int = 0):
             yield equals(r"sensitivity to a layer's activations", to_z, xi, **place)
             yield equals(r"sensitivity to a layer's pre-activations", error, delta, **place)
             linear, unit = found.layers[2 * l], found.layers[2 * l + 1]
-            yield equals("error vector of a unit by the library", unit.error[0], to_z, **place)
-            yield equals("error vector of a layer by the library", linear.error[0], error, **place)
+            yield equals("error at the activations by the library", unit.error[0], to_z, **place)
+            yield equals(
+                "error at the pre-activations by the library", linear.error[0], error, **place
+            )
             wanted = torch.outer(error, z[l])
-            yield equals("gradient of the weights", linear.gradients["weight"], wanted, **place)
+            name = "gradient of the weights by the library"
+            yield equals(name, linear.gradients["weight"], wanted, **place)
         assert found.input_error is not None
         wanted = complex_step(lambda a: ((run(weights, a)[-1] - y) ** 2).mean(), x)  # noqa: B023
         yield equals(

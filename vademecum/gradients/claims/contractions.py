@@ -55,13 +55,13 @@ def tensor_contraction(shared: Literal["in order", "reversed", "last only"] = "i
         if shared == "last only":
             ours, theirs = ours[-1:], theirs[-1:]
         stated, at = by_loops(p, q, b), {"b": b, "tol": 0.0}
-        yield equals("order of the product", stated.ndim, len(r) + len(t), b=b)
         axes: Any = ours, theirs
         found = torch.tensordot(p, q, dims=axes)
         yield agree("product of torch", found, stated, **at)
         found = np.tensordot(p.numpy(), q.numpy(), axes=axes)
         yield agree("product of NumPy", torch.from_numpy(found), stated, **at)
         found = torch.tensordot(p, q, dims=b)
+        yield equals("order of the product", found.ndim, len(r) + len(t), b=b)
         yield agree("product of torch over b axes", found, stated, **at)
 
 
@@ -100,7 +100,7 @@ def contraction_as_matmul(
         else:
             flat = q.permute(*reversed(range(b)), *range(b, q.ndim)).reshape(prod(s), prod(t))
         stated, at = (p.reshape(-1, prod(s)) @ flat).reshape(*r, *t), {"b": b, "tol": 0.0}
-        yield agree("contraction", wanted, stated, **at)
+        yield agree("contraction, against a product of matrices", wanted, stated, **at)
         stages = [lambda x, tensor=tensor: torch.tensordot(tensor, x, x.ndim) for tensor in (q, p)]
         found = tensor_chain(stages, integers(*t)).derivative
         yield agree("derivative of two linear maps", found, wanted, **at)
@@ -155,7 +155,7 @@ matrix_vector_tensor.foil(
 )
 matrix_vector_tensor.erratum(
     "D-120",
-    printed=r"$\frac{\partial}{\partial \mathbf{X}}[\mathbf{X} \mathbf{a}] = \mathbf{X}^T$ (the"
+    printed=r"$\frac{\partial}{\partial \mathbf{X}}[\mathbf{X} \mathbf{a}] = \mathbf{X}^\top$ (the"
     r" scan shows a lower-case $\mathbf{x}$ in both places)",
     right=r"$\frac{\partial (X a)_i}{\partial X_{jk}} = \delta_{ij}\, a_k$",
     why=r"As scanned: a function linear in $X$ has a derivative that cannot depend on $X$: for"

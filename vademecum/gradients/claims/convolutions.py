@@ -181,11 +181,11 @@ def convolution_input_gradient(
 convolution_input_gradient.foil("the kernel is rotated", array="as it is")
 convolution_input_gradient.erratum(
     "D-216",
-    printed=r"The derivative $\partial R / \partial y^{(l)}$ is analogous",
-    right=r"The derivative $\partial R / \partial y^{(l-1)}$ is analogous",
-    why=r"Layer index slip, as scanned: in the derivation above it $\partial R / \partial y^{(l)}$"
-    " is the given upstream gradient; what follows analogously is the derivative in the layer input"
-    " $y^{(l-1)}$.",
+    printed=r"The derivative $\partial \mathcal R / \partial y^{(l)}$ is analogous",
+    right=r"The derivative $\partial \mathcal R / \partial y^{(l-1)}$ is analogous",
+    why="Layer index slip, as scanned: in the derivation above it"
+    r" $\partial \mathcal R / \partial y^{(l)}$ is the given upstream gradient; what follows"
+    " analogously is the derivative in the layer input $y^{(l-1)}$.",
     weight="scan",
     refuted_by="derivative in the layer's output as a convolution",
     of="output",

@@ -213,7 +213,7 @@ def multiplication_order(
         if at["widths"] == "equal":
             stated = (k - 1) * n**matrix_power + n**2
             yield equals("multiplications from the right", right_work, stated, **at)
-            name = "multiplications from the right, times the number of layers"
+            name = "multiplications from the right, times $k$"
             yield equals(name, right_work * k, left_work * ((k - 1) * n + 1), **at)
 
         def loss(x: Any, row: Tensor = row, factors: list[Tensor] = factors) -> Any:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vademecum.claims import claim, complex_step, equals, integers
 from vademecum.foundations.claims.matrix_calculus import dot, square
 from vademecum.gradients import denominator_layout, hessian, hvp, numerator_layout
-from vademecum.gradients.claims.layouts import agree, confirm, tanh_layer
+from vademecum.gradients.claims.layouts import agree, confirm, partials, tanh_layer
 
 
 class Of(nn.Module):
@@ -154,7 +154,8 @@ def bilinear_rule(transposed: bool = True):
             yield from confirm(name, form, x, stated, k=k)
             left, right = numerator_layout(f, x).T, numerator_layout(g, x).T
             rows = left @ middle @ g(x) + right @ other @ f(x)
-            yield agree(f"{name} from Jacobians in numerator layout", rows, stated, k=k)
+            name = f"{name}, against Jacobians in numerator layout"
+            yield agree(name, partials(form, x), rows, k=k)
 
 
 bilinear_rule.foil("the second term needs the transpose of A", transposed=False)
@@ -184,9 +185,11 @@ def squared_norm(transposed: bool = True, weighted: bool = True, curvature: floa
         x = torch.randn(n)
         jacobian, transpose = numerator_layout(f, x), denominator_layout(f, x)
         norm = lambda x, f=f: square(f(x))  # noqa: E731
-        for j in (jacobian.T if transposed or m != n else jacobian, transpose):
+        first = jacobian.T if transposed or m != n else jacobian
+        for layout, j in {"numerator": first, "denominator": transpose}.items():
             stated = 2 * (j @ f(x) if weighted else j)
-            yield from confirm(r"gradient of $\|f(x)\|^2$", norm, x, stated, n=n)
+            name = r"gradient of $\|f(x)\|^2$"
+            yield from confirm(name, norm, x, stated, n=n, layout=layout)
     for n, m in ((2, 3), (4, 2)):
         w, x = torch.randn(m, n) / n**0.5, torch.randn(n)
         t = torch.tanh(w @ x)

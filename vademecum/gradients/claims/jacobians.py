@@ -160,7 +160,11 @@ def jacobian_tensor(
         yield agree("derivative of $W X$ by unit steps", moved, stated, tol=0.0, **at)
 
 
-jacobian_tensor.foil(r"$\delta_{ik} X_{jl}$ transposes the data", formula="ik,jl->ijkl")
+jacobian_tensor.foil(
+    r"$\delta_{ik} X_{jl}$ transposes the data",
+    refuted_by="derivative of $W X$ by unit steps",
+    formula="ik,jl->ijkl",
+)
 jacobian_tensor.foil("the axes of the input come last, not first", formula="ik,lj->klij")
 
 
@@ -190,7 +194,7 @@ def deep_jacobian(
     $H(x) = 2 x$ it is 2.
 
     *Proof.* The chain rule, $k - 1$ times. Checked against complex steps through the whole map; the
-    activations of the pass are those of each prefix evaluated afresh.
+    activations of the pass are those of each prefix, evaluated afresh by NumPy.
 
     Knobs:
         dropped: How many factors are missing at the end of the product.
@@ -210,8 +214,9 @@ def deep_jacobian(
         activations, depth = [torch.randn(sizes[0])], len(layers)
         for k, layer in enumerate(layers, 1):
             activations.append(layer(activations[-1]).detach())
-            afresh = nn.Sequential(*layers[:k])(activations[0])
-            yield equals("activations of a layer", activations[-1], afresh, tol=0.0, layer=k)
+            afresh = tanh_network(layers[:k], activations[0].numpy())
+            at = {"layer": k, "depth": depth}
+            yield equals("activations of a layer", activations[-1], afresh, **at)
         whole = complex_step(partial(tanh_network, layers), activations[0].numpy())
         stated = product(layers, activations)
         # Jacobians of tanh layers with torch's weights, uniform on +-n^-1/2, do not magnify.

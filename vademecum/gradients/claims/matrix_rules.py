@@ -210,7 +210,7 @@ trace_inverse.foil(
 )
 trace_inverse.erratum(
     "E-240",
-    printed=r"$\nabla_A \operatorname{tr}(S A^{-1}) = -A^{-1} S$",
+    printed=r"$\nabla_A \mathrm{Tr}(S A^{-1}) = -A^{-1} S$",
     right=r"$-(A^{-1} S A^{-1})^T$",
     why=r"As scanned: the differential of the inverse brings a second $A^{-1}$, and the sheet's"
     r" next step, $S A^{-1} = I$, needs it, so the scan may have lost it. For numbers"

@@ -73,18 +73,21 @@ def numpy_transpose(method: Literal["transpose", "copy", "getT"] = "transpose"):
     """
     for shape in ((2, 3), (4, 1), (5, 5)):
         a, at = whole(*shape), {"rows": shape[0], "columns": shape[1]}
+        called = {**at, "method": method}
         loop = [[int(a[i, j]) for i in range(shape[0])] for j in range(shape[1])]
         failed = raises(AttributeError, lambda a=a: getattr(a, method)())
-        yield equals("AttributeErrors of the method", failed, 0, **at)
+        yield equals("AttributeErrors of the method", failed, 0, **called)
         if not failed:
             found = getattr(a, method)()
-            yield equals("shape after the method", list(found.shape), list(shape[::-1]), **at)
+            yield equals("shape after the method", list(found.shape), list(shape[::-1]), **called)
             if found.shape == shape[::-1]:
-                yield equals("entries after the method", found, loop, **at)
+                yield equals("entries after the method", found, loop, **called)
             shared = np.shares_memory(a, found)
-            yield equals("arrays that share the memory of A after the method", shared, 1, **at)
+            name = "A and what the method gives share memory (1) or not (0)"
+            yield equals(name, shared, 1, **called)
         yield equals("entries of A.T", a.T, loop, **at)
-        yield equals("arrays A.T that share the memory of A", np.shares_memory(a, a.T), 1, **at)
+        name = "A and A.T share memory (1) or not (0)"
+        yield equals(name, np.shares_memory(a, a.T), 1, **at)
     vector = whole(3)
     yield equals("A.T of a one-dimensional array", vector.T, vector)
     with warnings.catch_warnings():
@@ -176,7 +179,8 @@ def numpy_random(included: int = 0, power: float = 1.0, n: int = 20000):
     *Error rates.* An empirical distribution function of $n$ draws is farther than
     $\sqrt{\ln(2 / \alpha) / (2 n)}$ from the true one with a probability of at most $\alpha$
     (Dvoretzky, Kiefer, Wolfowitz and Massart), and so is a relative frequency (Hoeffding);
-    $\alpha = 10^{-7}$. That none of three values is missing has a probability of $1 - 3 (2/3)^n$.
+    $\alpha = 10^{-7}$. That none of three values is missing has a probability of at least
+    $1 - 3 (2/3)^n$.
 
     Knobs:
         included: By how much the upper end of `randint` is moved; 1 would draw the end itself.

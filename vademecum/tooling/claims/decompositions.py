@@ -65,7 +65,7 @@ def numpy_matrix_basics(
     """
     witness = np.array([[2, 1], [1, 3]])
     yield equals("square of [[2, 1], [1, 3]]", power(witness, 2), [[5, 5], [5, 10]])
-    yield equals("binary digits of np.eye(3)", int(np.finfo(np.eye(3).dtype).nmant), 52)
+    yield equals("bits of the mantissa of np.eye(3)", int(np.finfo(np.eye(3).dtype).nmant), 52)
     singular = raises(np.linalg.LinAlgError, lambda: np.linalg.inv(np.zeros((2, 2))))
     yield equals("LinAlgErrors of the inverse of zeros", singular, 1)
     for a in (witness, regular(1), regular(3), regular(4)):
@@ -206,7 +206,11 @@ def numpy_svd(transposed: bool = True):
         k, at = len(s), {"rows": a.shape[0], "columns": a.shape[1]}
         yield equals("number of singular values", k, min(a.shape), **at)
         yield at_least(
-            "steps down to 0", np.append(s, 0.0)[:-1], np.append(s, 0.0)[1:], tol=0.0, **at
+            "singular value, against the next one, or 0 after the last",
+            np.append(s, 0.0)[:-1],
+            np.append(s, 0.0)[1:],
+            tol=0.0,
+            **at,
         )
         gram = np.flip(np.linalg.eigvalsh(a.T @ a))[:k].copy()
         yield equals("squares of the singular values", s**2, gram, tol=1e-12, **at)

@@ -39,7 +39,7 @@ def python_round(rounding: Callable[[float, int], float] = round, numbers: int =
 
     Knobs:
         rounding: The rule that rounds a number to some decimals.
-        numbers: How many numbers are drawn for each count of decimals, most of them ties.
+        numbers: How many numbers are drawn for each count of decimals, half of them ties.
     """
     for x, k, rounded in ((5.76543, 2, 5.77), (2.5, 0, 2.0), (0.125, 2, 0.12), (2.675, 2, 2.67)):
         yield equals("x rounded to k decimals", rounding(x, k), rounded, tol=0.0, x=x, k=k)
@@ -47,7 +47,9 @@ def python_round(rounding: Callable[[float, int], float] = round, numbers: int =
     gap = float((Decimal.from_float(2.675) - Decimal("2.675")) * 10**17)
     yield at_most("stored double of 2.675 less 2.675, times 1e17", gap, -1.0, tol=0.0)
     for k in (0, 1, 2):
-        x = [m / 2 ** (k + 1) for m in torch.randint(-9999, 9999, (numbers,)).tolist()]  # many ties
+        x = [
+            m / 2 ** (k + 1) for m in torch.randint(-9999, 9999, (numbers,)).tolist()
+        ]  # ties for odd m
         exact = [float(Decimal(v).quantize(Decimal(1).scaleb(-k), ROUND_HALF_EVEN)) for v in x]
         found = [rounding(v, k) for v in x]
         yield equals("random numbers rounded to k decimals", found, exact, tol=0.0, k=k)

@@ -186,8 +186,8 @@ def torch_training_loop(zero: bool = True, proportional: bool = False, steps: in
     $10^{-5}$ at most for $|g| \ge 10^{-3}$.
 
     *The loop.* For $y = 2 x + 1$ at points with mean 0 and mean square $s \approx 0.35$, a step of
-    size 0.3 shrinks the error of the weight by $1 - 0.6 s$ and that of the bias by 0.4, so the loss
-    falls by 0.62 or more a step.
+    size 0.3 shrinks the error of the weight by $1 - 0.6 s$ and that of the bias by 0.4, so a
+    step multiplies the loss by 0.62 at most.
 
     Knobs:
         zero: Whether gradients are set to zero before each backward pass.
