@@ -84,7 +84,7 @@ def relu_universality(bias: bool = True, n: int = 4001):
     for d in (2, 3):
         theta, phase, weight = 2 * torch.randn(4, d), 6 * torch.rand(4), torch.randn(4)
         f = lambda x, t=theta, p=phase, w=weight: torch.cos(x @ t.T + p) @ w  # noqa: E731
-        x = 2 * torch.rand(n // 4, d) - 1
+        x = 2 * torch.rand(max(n // 4, 8), d) - 1
         for pieces in (10, 40):
             network, bound = ridges(theta, phase, weight, pieces)
             yield at_most("error for a sum of waves", sup_error(network, f, x), bound,
@@ -133,7 +133,7 @@ def sawtooth_depth(share: int = 1, depths: int = 8, nets: int = 20):
     Checked at dyadic points, exactly; zigzags with three pieces, iterated, at ninths.
 
     Knobs:
-        share: Into what share of $2^L - 1$ units one layer is said to fit: one over this number.
+        share: What $2^L - 1$ is divided by for the units that one layer is said to need.
         depths: The largest $L$.
         nets: How many random networks with one hidden layer of up to 20 units are drawn.
     """
@@ -145,8 +145,9 @@ def sawtooth_depth(share: int = 1, depths: int = 8, nets: int = 20):
         deep = network(x)[:, 0].detach()
         wanted = tent(j, pieces, depth) / pieces
         yield equals("value of the deep sawtooth", deep, wanted, tol=0.0, depth=depth)
-        wide = sawtooth_network(1, 2**depth)(x)[:, 0].detach()
-        yield equals("value of the sawtooth in one layer", wide, wanted, tol=0.0, depth=depth)
+        if depth <= 10:  # beyond, one layer is too large for a check
+            wide = sawtooth_network(1, 2**depth)(x)[:, 0].detach()
+            yield equals("value of the sawtooth in one layer", wide, wanted, tol=0.0, depth=depth)
         kinks = int((deep.diff(n=2) != 0).sum())
         yield equals("kinks inside the interval", kinks, 2**depth - 1, depth=depth)
         units = sum(m.out_features for m in list(network)[:-1] if isinstance(m, nn.Linear))

@@ -155,10 +155,9 @@ def leaky_relu(
     Knobs:
         epsilon: The slope on the inactive side.
         form: The function of $z$ and $\epsilon z$ that the unit is said to be.
-        n: How many integers are drawn.
+        n: How many integers are drawn, beside $-1$ and 1.
     """
-    z = torch.randint(-1000, 1001, (n,)).double()
-    z[:2] = torch.tensor([-1.0, 1.0])
+    z = torch.cat([torch.tensor([-1.0, 1.0]), torch.randint(-1000, 1001, (n,)).double()])
     leaky = lambda z: F.leaky_relu(z, epsilon)  # noqa: E731
     parts = torch.relu(z) - epsilon * torch.relu(-z)
     yield equals("leaky ReLU as a difference", leaky(z), parts, tol=0.0)

@@ -118,7 +118,7 @@ def activation_pattern(flips: int = 0, points: int = 1000, checked: int = 6):
     y, pattern = model(x).detach(), pattern_of(model, x)
     a, b = local_affine_map(model, x[:checked])
     h = 1e-4
-    for i in range(checked):
+    for i in range(len(a)):
         kappa = pattern[i].clone()
         kappa[:flips] ^= 1
         matrix, offset = composed(model, kappa)

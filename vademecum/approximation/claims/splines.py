@@ -123,9 +123,10 @@ def relu_spline(
     Knobs:
         coefficient: Whether $c_i$ is the change of slope or the new slope.
         degree: The degree of a spline that ReLUs are said to represent.
-        n: At how many points a function is given.
+        n: At how many points a function is given, 3 at least.
         sets: How many functions are drawn.
     """
+    n = max(n, 3)
     for k in range(sets):
         x, y = random_pwl(n)
         at = everywhere(x)
@@ -188,8 +189,9 @@ def abs_spline(half: float = 0.5, tilt: float = 0.5, n: int = 10):
     Knobs:
         half: The share of $c_i$ that multiplies the absolute value.
         tilt: The share of all $c_i$ that goes into $a'$ and $b'$.
-        n: At how many points a function is given.
+        n: At how many points a function is given, 3 at least.
     """
+    n = max(n, 3)
     for k in range(5):
         x, y = random_pwl(n)
         at = everywhere(x)

@@ -154,9 +154,9 @@ def uat_compact(reach: float = 1.0, units: int = 60, side: int = 21):
     Knobs:
         reach: The half side of the square on which the error is measured; it is fitted for 1.
         units: How many hidden units are drawn.
-        side: How many points a side of the grid has.
+        side: How many points a side of the grid has, 2 at least.
     """
-    line = torch.linspace(-1, 1, side)
+    line = torch.linspace(-1, 1, max(side, 2))
     x = torch.cartesian_prod(line, line)
     network = random_feature_fit(x, x[:, 0], units, activation=nn.Tanh(), scale=1.0, alpha=1e-6)
     with torch.no_grad():

@@ -192,7 +192,8 @@ def error_recursion(transposed: bool = True, slope_of: int = 0):
 
     Knobs:
         transposed: Whether $W^{l+1}$ is transposed; where it is not square, it must be.
-        slope_of: How many layers after layer $l$ the slope is that of, where the sizes allow it.
+        slope_of: How many layers after layer $l$ the slope is taken, where there is a layer of its
+            size.
     """
     for widths in ((3, 3, 3, 3, 3), (4, 3, 5, 2)):
         weights, x, y = draw(widths), torch.randn(widths[0]), torch.randn(widths[-1])
@@ -205,7 +206,7 @@ def error_recursion(transposed: bool = True, slope_of: int = 0):
             loss = lambda a, W=after, y=y: ((run(W, a)[-1] - y) ** 2).mean()  # noqa: E731
             if after:
                 W = after[0] if not transposed and len(after[0]) == len(z[l + 1]) else after[0].T
-                slope = slopes[l + slope_of]
+                slope = slopes[min(l + slope_of, len(slopes) - 1)]
                 delta = (slope if len(slope) == len(z[l + 1]) else slopes[l]) * (W @ delta)
                 xi = xi @ tanh_jacobian(after[:1], z[l + 1])
             to_z = complex_step(loss, z[l + 1])

@@ -64,11 +64,12 @@ def shared_weights(pool: Literal["sum", "mean", "first"] = "sum", length: int = 
 
     Knobs:
         pool: What is made of the gradients of the copies.
-        length: The length of the sequence; the kernel has `length - taps + 1` positions.
+        length: The length of the sequence, `taps` or more; the kernel has `length - taps + 1`
+            positions.
         taps: How many entries of the sequence the kernel covers.
     """
     pooled = {"sum": torch.sum, "mean": torch.mean, "first": lambda g, dim: g[0]}[pool]
-    conv = nn.Conv1d(2, 3, taps, bias=False)
+    length, conv = max(length, taps), nn.Conv1d(2, 3, taps, bias=False)
     x, c = torch.randn(4, 2, length), torch.randn(4, 3, length - taps + 1)
     stated, at = pooled(kernel_uses(conv, x, c), dim=0), {"length": length}
     risk = {"x": x, "y": c, "loss": lambda z, c: (c * z.tanh()).sum()}

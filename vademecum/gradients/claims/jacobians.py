@@ -1,7 +1,7 @@
 """What the course claims of Jacobians: their layout, tensors, products along networks."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Literal
 
@@ -197,7 +197,7 @@ def deep_jacobian(
     activations of the pass are those of each prefix, evaluated afresh by NumPy.
 
     Knobs:
-        dropped: How many factors are missing at the end of the product.
+        dropped: How many factors are missing at the end of the product, all but one at most.
         backwards: Whether the factors stand in the order of the layers, where all are square.
         widths: The widths of the layers of each network, that of the input first.
     """
@@ -206,8 +206,8 @@ def deep_jacobian(
         pairs = zip(layers, activations[: len(layers)], strict=True)
         factors = [jacobian_of(layer, z, wrt="x").dense() for layer, z in pairs]
         square = all(len(factor) == len(factor.T) == len(factors[0]) for factor in factors)
-        factors = (factors if backwards and square else factors[::-1])[: len(factors) - dropped]
-        return torch.linalg.multi_dot(factors)
+        factors = factors if backwards and square else factors[::-1]
+        return reduce(torch.matmul, factors[: max(len(factors) - dropped, 1)])
 
     for sizes in widths:
         layers = [nn.Sequential(nn.Linear(n, m), nn.Tanh()) for n, m in pairwise(sizes)]

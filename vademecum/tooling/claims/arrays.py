@@ -186,8 +186,9 @@ def numpy_random(included: int = 0, power: float = 1.0, n: int = 20000):
         included: By how much the upper end of `randint` is moved; 1 would draw the end itself.
         power: The power of 3 that normal draws with `std` 3 are divided by; 1/2 if 3 were the
             variance.
-        n: How many numbers are drawn from each law.
+        n: How many numbers are drawn from each law, 100 at least.
     """
+    n = max(n, 100)
     radius = math.sqrt(math.log(2e7) / (2 * n))
     draws = np.random.rand(n // 100, 100)  # noqa: NPY002
     yield equals("shape of rand(m, 100)", list(draws.shape), [n // 100, 100])
