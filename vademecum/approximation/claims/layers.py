@@ -160,7 +160,7 @@ dense_layer.foil("fan-in and fan-out swapped", count=lambda n, m: n * (m + 1))
 )
 def mlp_composition(
     order: Literal["first layer first", "last layer first"] = "first layer first",
-    widths: tuple[int, ...] = (4, 4, 4, 4),
+    widths: tuple[int, ...] = (3, 5, 2, 4),
     points: int = 5,
 ):
     r"""A feedforward network is a composition of layers.
@@ -170,33 +170,36 @@ def mlp_composition(
     activations obey $x^0 = x$, $x^l = F^l(x^{l - 1}) = (F^l \circ \dots \circ F^1)(x)$ and
     $x^L = G(x)$.
 
-    The layers have equal widths, so that they can also be composed in the wrong order.
+    Checked for layers of different widths, and of equal ones, which can also be composed in the
+    wrong order.
 
     Knobs:
-        order: The order in which the layers are applied.
-        widths: The widths of the layers, the input's first; equal ones for the wrong order.
+        order: The order in which layers of equal widths are applied.
+        widths: The widths of the layers of the first network, the input's first.
         points: At how many inputs networks are compared.
     """
     kinds = (nn.Tanh(), nn.Softplus(), nn.Sigmoid())
-    layers = [
-        nn.Sequential(nn.Linear(n, m), kinds[i % 3]) for i, (n, m) in enumerate(pairwise(widths))
-    ]
-    network, x = nn.Sequential(*layers), torch.randn(points, widths[0])
-    kept = [x]
+    for sizes in (widths, (4, 4, 4, 4)):
+        layers = [
+            nn.Sequential(nn.Linear(n, m), kinds[i % 3]) for i, (n, m) in enumerate(pairwise(sizes))
+        ]
+        network, x = nn.Sequential(*layers), torch.randn(points, sizes[0])
+        kept = [x]
 
-    def keep(module: nn.Module, given: Any, result: Tensor) -> None:
-        kept.append(result)
+        def keep(module: nn.Module, given: Any, result: Tensor, kept: list[Tensor] = kept) -> None:
+            kept.append(result)
 
-    for layer in network:
-        layer.register_forward_hook(keep)
-    output = network(x)
-    mine = x
-    sequence = layers if order == "first layer first" else layers[::-1]
-    for number, (linear, phi) in enumerate(sequence, 1):
-        mine = phi(torch.stack([linear.weight @ row + linear.bias for row in mine]))
-        yield equals("activations of a layer", kept[number], mine, tol=1e-12, layer=number)
-    yield equals("output", output, mine, tol=1e-12)
-    yield equals("number of activation vectors, the input's included", len(kept), len(widths))
+        for layer in network:
+            layer.register_forward_hook(keep)
+        output, mine, shape = network(x), x, "-".join(map(str, sizes))
+        exchanged = order == "last layer first" and len(set(sizes)) == 1
+        for number, (linear, phi) in enumerate(layers[::-1] if exchanged else layers, 1):
+            mine = phi(torch.stack([linear.weight @ row + linear.bias for row in mine]))
+            at = {"layer": number, "widths": shape}
+            yield equals("activations of a layer", kept[number], mine, tol=1e-12, **at)
+        yield equals("output", output, mine, tol=1e-12, widths=shape)
+        name = "number of activation vectors, the input's included"
+        yield equals(name, len(kept), len(sizes), widths=shape)
 
 
 mlp_composition.foil(

@@ -170,7 +170,8 @@ def numpy_norm(spectral: bool = True):
     Knobs:
         spectral: Whether `ord=2` is given to have the largest singular value, or nothing.
     """
-    witness, chosen = np.diag([3.0, 4.0]), {"ord": 2} if spectral else {}
+    witness = np.diag([3.0, 4.0])
+    chosen: dict[str, Any] = {"ord": 2} if spectral else {}
     yield equals("norm(diag(3, 4))", np.linalg.norm(witness), 5.0)
     yield equals("norm(diag(3, 4), ord=2)", np.linalg.norm(witness, **chosen), 4.0)
     for shape in ((1, 4), (3, 3), (5, 2)):
