@@ -20,7 +20,7 @@ from vademecum.connectionism import count_dichotomies, cover_count
 @claim(
     by="identity",
     sources=("B-174",),
-    budget=0.5,
+    budget=1.0,
     short=r"|\{H(\Theta x) : x \in \mathbb R^n\}| \le 2^m, \text{ in general position }"
     r" 2 \textstyle\sum_{i < n} \binom{m - 1}{i}",
 )
@@ -80,7 +80,7 @@ pattern_count.erratum(
 @claim(
     by="identity",
     sources=("A-060", "C-067"),
-    budget=0.5,
+    budget=1.0,
     short=r"\#\text{regions of } m \text{ hyperplanes in } \mathbb R^n \le"
     r" \textstyle\sum_{i = 0}^{\min\{m, n\}} \binom mi",
 )
