@@ -86,7 +86,7 @@ def cover_counting(
             found = labellings(x, bias=bias)
             yield equals("labellings by linear programming", len(found), formula(s, n), s=s, n=n)
             if not bias:
-                yield equals("labellings enumerated", dichotomies(x), found, s=s, n=n)
+                yield equals("labels enumerated, one by one", dichotomies(x), found, s=s, n=n)
     for s, n in larger:
         count = count_dichotomies(torch.randn(s, n))
         yield equals("number of labellings enumerated", count, formula(s, n), s=s, n=n)
@@ -189,8 +189,8 @@ def cover_shattering(independent: bool = True, bias: bool = False, most: int = 2
     (any label where $c_i = 0$): they would make $\sum_i c_i \langle \theta, x_i \rangle$ positive.
 
     *Check.* The count for all $s, n \le 20$; for $n \le 4$ random integer points, $s \le n$ of
-    them shattered, and the impossible labels of $n + 1$ points of $\mathbb{R}^n$ and of $n + 2$
-    points with a bias.
+    them shattered, or $n + 1$ with a bias, and the impossible labels of $n + 1$ points of
+    $\mathbb{R}^n$ and of $n + 2$ points with a bias.
 
     Knobs:
         independent: Whether the points that are to be shattered are independent; else the second is
@@ -211,6 +211,9 @@ def cover_shattering(independent: bool = True, bias: bool = False, most: int = 2
             every = torch.tensor(list(product((-1, 1), repeat=s)))
             realised = sum(separable(x, y, bias=False).separable for y in every)
             yield equals("labellings of at most $n$ points", realised, 2**s, s=s, n=n)
+
+        realised = len(labellings(integer_points(n + 1, n), bias=True))
+        yield equals("labellings of $n + 1$ points with a bias", realised, 2 ** (n + 1), n=n)
 
         for lifted in (False, True):
             x = integer_points(n + 1 + lifted, n)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import claim, complex_step, equals
-from vademecum.connectionism import McCullochPittsNeuron, delta_rule, pdp_update
+from vademecum.connectionism import McCullochPittsNeuron, delta_rule, pdp_update, separable
 
 Signal = Literal["delta rule", "transposed weights", "no slope"]
 UNITS = ("tanh", "logistic", "linear")
@@ -167,6 +167,8 @@ def _exclusive_or():
     labels = torch.tensor([-1, 1, 1, -1])
     lifted = torch.cat([points, torch.ones(4, 1, dtype=torch.long)], 1)
     yield equals(r"$\sum_i y_i (x_i, 1)$ of XOR", (labels[:, None] * lifted).sum(0), 0)
+    found = separable(points.double(), labels).separable
+    yield equals("whether a threshold unit computes XOR", found, False)
     both, butnot = torch.tensor([1, 1]), torch.tensor([1, -1])
     either, all_of = McCullochPittsNeuron(both, 1), McCullochPittsNeuron(both, 2)
     seen = torch.stack([either(points), all_of(points)], 1)

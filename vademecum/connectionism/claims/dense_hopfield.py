@@ -68,5 +68,7 @@ def dense_hopfield_is_attention(
         yield at_least("energy", energy, 0.0, s=s, d=d)
 
 
-dense_hopfield_is_attention.foil("the scale of attention is the inverse temperature", steepness=2.0)
-dense_hopfield_is_attention.foil("the step goes down the gradient", sign=-1.0)
+dense_hopfield_is_attention.foil(
+    "attention with twice the inverse temperature as its scale", steepness=2.0
+)
+dense_hopfield_is_attention.foil("a step up the gradient", sign=-1.0)

@@ -68,7 +68,7 @@ def perceptron_span(
         start: The coordinate of $w^0$ along a direction orthogonal to the examples.
         count: What $\alpha_i$ counts, the mistakes on example $i$ or all its presentations.
         n: How many examples there are; so few that they are independent.
-        d: The dimension of their span's surroundings.
+        d: How many coordinates they have, before the one that is 0 for all of them.
     """
     for _ in range(3):
         x = torch.randint(-5, 6, (n, d + 1))
@@ -87,8 +87,10 @@ def perceptron_span(
         made, visits = dual_rule(x @ x.T, y)
         mistakes = torch.bincount(torch.tensor(made), minlength=n)
         alpha = mistakes if count == "mistakes" else visits
-        yield equals("updates", len(path.examples), len(made), d=d)
-        yield equals(r"$w = \sum_i \alpha_i y_i x_i$", path.weights[-1], (alpha * y) @ x, d=d)
+        yield equals("number of updates", len(path.examples), len(made), d=d)
+        yield equals("example of each update", path.examples, torch.tensor(made), d=d)
+        name = r"final weights, against $\sum_i \alpha_i y_i x_i$"
+        yield equals(name, path.weights[-1], (alpha * y) @ x, d=d)
     yield from _kernels(count)
 
 

@@ -150,15 +150,17 @@ hopfield_hebbian_weights.erratum(
     refuted_by="diagonal of the matrix form",
     removed=0.0,
 )
-hopfield_hebbian_weights.foil("the sum is over patterns, not over units", over="units")
+hopfield_hebbian_weights.foil(
+    "the sum is over patterns, not over units", refuted_by="$n W$ by the matrix form", over="units"
+)
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("B-068",),
     budget=1.0,
     short=r"x \cdot \hat x = n - 2k,\quad x_i (\Theta \hat x)_i = n - 2k \pm 1"
-    r"\text{ on bits (un)corrupted}",
+    r"\text{, with } + \text{ on flipped bits}",
 )
 def hopfield_overlap(
     step: int = 2, removed: int = 1, sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
@@ -197,7 +199,7 @@ hopfield_overlap.foil("the removed diagonal counts", removed=0)
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("B-069",),
     budget=0.5,
     full={"sizes": (3, 4, 5, 6, 7, 8)},

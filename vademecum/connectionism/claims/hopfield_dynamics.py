@@ -102,7 +102,9 @@ def hopfield_energy(
             yield from _descent(net, states, at)
         ends = settled(HopfieldNetwork(weights=w, theta=theta), states, 2**n).states
         reached = torch.zeros(2**n, dtype=torch.bool).index_fill(0, code(ends), True)
-        yield equals("states where runs end: the minima", reached, minimum.all(0), n=n)
+        yield equals(
+            "whether a run ends in a state, against the minima", reached, minimum.all(0), n=n
+        )
 
 
 def _descent(net: HopfieldNetwork, states: Tensor, at: dict[str, int]):
@@ -115,10 +117,11 @@ def _descent(net: HopfieldNetwork, states: Tensor, at: dict[str, int]):
     x = states[int(end.n_iter.argmax())]
     path = hopfield_flips(net, x, order="fixed")
     units = flipped_units(net.weights, net.theta, x, len(states))
-    yield equals("flips, one by one", len(path.units), len(units), **at)
+    yield equals("number of flips", len(path.units), len(units), **at)
     along = net.energy(path.states())
     yield equals("energy flip by flip", path.energies, along, tol=0.0, **at)
     if units:
+        yield equals("unit of each flip", path.units, torch.tensor(units), **at)
         yield at_most("change of the energy at a flip", path.energies.diff(), -1.0, **at)
 
 

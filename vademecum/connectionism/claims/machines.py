@@ -111,7 +111,9 @@ def _walk(successor: list[int], state: int) -> tuple[int, int]:
 
 turing_a_type.foil("a NOR unit differs from a NAND at (0, 1)", unit="NOR")
 turing_a_type.foil(
-    "without a common clock the ring goes from (0, 0) to a fixed point", clock="one after the other"
+    "without a common clock the ring goes from (0, 0) to a fixed point",
+    refuted_by="ring of two, a tick later",
+    clock="one after the other",
 )
 
 
@@ -131,7 +133,7 @@ def _switched(x: Tensor, c: Tensor, switch: str) -> Tensor:
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("B-037", "B-038"),
     budget=0.5,
     full={"n_most": 9},

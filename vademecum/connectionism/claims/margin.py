@@ -75,10 +75,12 @@ def geometric_margin(
 
 geometric_margin.foil(
     r"the functional margin doubles with $(w, b)$",
+    refuted_by="margin after doubling the weights",
     formula=lambda w, b, x, y: (y * (x @ w + b)).min(),
 )
 geometric_margin.foil(
     "the mean over the sample is positive in spite of an error",
+    refuted_by="whether the margin is positive",
     formula=lambda w, b, x, y: (y * (x @ w + b)).mean() / w.norm(),
 )
 
@@ -176,7 +178,8 @@ def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n
         )
         yield at_least("weights of its ends", torch.cat([near, far]), 0.0, d=d)
         beyond = (p @ v)[:, None] - q @ v
-        yield at_least(r"$\langle v, p - q \rangle$", beyond, square, d=d)
+        name = r"$\langle v, p - q \rangle$ for the shortest vector $v$"
+        yield at_least(name, beyond, square, d=d)
         w, b = classifier(x, y)
         half = v.norm() / 2
         yield equals("margin of the classifier", margin(w, b, x, y), half, d=d)

@@ -31,7 +31,7 @@ def _unit(signs: tuple[int, ...], theta: int, rule: str) -> Unit:
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("B-034",),
     budget=0.8,
     full={"n_most": 9},
@@ -80,7 +80,7 @@ def mcculloch_pitts(
             yield equals("functions of two inputs", len(tables), 10)
     yield equals("functions of two inputs, or fewer", len(tables), 14)
     both = len(tables & {(0, 1, 1, 0), (1, 0, 0, 1)})
-    yield equals("of XOR and XNOR, those that a unit computes", both, 0)
+    yield equals("of XOR and XNOR, how many a unit computes", both, 0)
     x = all_bits(3)
     hidden = torch.stack([unit(x) for unit in NormalForm(x.bool()).neurons()], dim=1)
     for table in product((0, 1), repeat=8):
@@ -102,7 +102,7 @@ mcculloch_pitts.foil(
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("B-035",),
     budget=1.0,
     full={"n_most": 7},
@@ -143,7 +143,9 @@ def threshold_dnf(
             values = [f(x) if literals == "all" else _positive(f.minterms, x) for f in forms]
             yield equals("value of the formula", torch.stack(values), fires, n=n)
             inputs = [_satisfying(signs, theta) for theta in thetas]
-            yield equals("minterms", [len(set(f.index_sets())) for f in forms], inputs, n=n)
+            yield equals(
+                "number of minterms", [len(set(f.index_sets())) for f in forms], inputs, n=n
+            )
             yield equals("inputs that make the neuron fire", fires.sum(1), inputs, n=n)
 
 

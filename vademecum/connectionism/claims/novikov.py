@@ -69,7 +69,11 @@ def perceptron_norm_growth(
 perceptron_norm_growth.foil(
     "adding $yx$ for examples that are classified correctly, too", rule="every example"
 )
-perceptron_norm_growth.foil("the cube root, broken by two orthonormal examples", power=1 / 3)
+perceptron_norm_growth.foil(
+    "the cube root, broken by two orthonormal examples",
+    refuted_by=r"$\|\theta^s\|$ for orthonormal examples",
+    power=1 / 3,
+)
 
 
 @claim(
@@ -104,8 +108,11 @@ def perceptron_alignment(start: int = 0, power: float = 1 / 2, sets: int = 3, n:
             s = torch.arange(1, len(path.weights))
             along, norm2 = path.weights[1:] @ v, (path.weights[1:] ** 2).sum(1)
             yield at_least(r"$\langle \theta^s, v \rangle$ for a separator $v$", along, s * g, d=d)
-            yield at_most(r"$\langle \theta^s, v \rangle^2$", along**2, norm2 * (v @ v), d=d)
             yield at_most(r"$\|\theta^s\|^2$", norm2, radius2 * s, d=d)
+            cosine = along / (norm2 * (v @ v)).double().sqrt()
+            gamma = g / float(v @ v) ** 0.5
+            least = gamma * s**power / radius2**0.5
+            yield at_least("cosine to a separator", cosine, least, d=d)
     for d in (1, 4, 20):
         y = torch.where(torch.rand(d) < 0.5, 1.0, -1.0)
         theta = perceptron_path(torch.eye(d), y).weights[1:]
@@ -117,7 +124,9 @@ def perceptron_alignment(start: int = 0, power: float = 1 / 2, sets: int = 3, n:
 
 perceptron_alignment.foil("a start that points away", start=-10)
 perceptron_alignment.foil(
-    r"the cosine bound $s\gamma / R$ without the root, which exceeds 1", power=1.0
+    r"the cosine bound $s\gamma / R$ without the root, which exceeds 1",
+    refuted_by="cosine for orthonormal examples",
+    power=1.0,
 )
 
 
@@ -174,7 +183,8 @@ def novikov_bound(power: float = 2.0, start: int = 0, sets: int = 3, n: int = 30
             for order in ORDERS:
                 updates = len(perceptron_path(x, y, order=order).examples)
                 most = radius2 * int(v @ v)
-                yield at_most("updates times $g^2$", updates * g**2, most, d=d, order=order)
+                name = r"updates times the least $\langle x, v \rangle^2$"
+                yield at_most(name, updates * g**2, most, d=d, order=order)
                 yield at_most("updates", updates, least ** (power / 2), d=d, order=order)
             fast = Perceptron(tol=None, random_state=0).fit(x.double(), y)
             yield at_most("mistakes of the estimator", fast.mistakes_, fast.novikov_bound_, d=d)

@@ -115,7 +115,11 @@ def perceptron_update(rule: Rule = "a tie is a mistake", step: int = 1, n: int =
             yield equals("final weights of the estimator", both.long(), weights, **at)
 
 
-perceptron_update.foil(r"$w \leftarrow w - y x$ lowers the margin", step=-1)
+perceptron_update.foil(
+    r"$w \leftarrow w - y x$ lowers the margin",
+    refuted_by="rise of the functional margin",
+    step=-1,
+)
 perceptron_update.erratum(
     "A-025",
     printed=r"$\Delta\theta=\mathbf 0$ if $y\cdot x^\top\theta\ge0$, else $yx$",
@@ -204,7 +208,7 @@ def perceptron_straight_path(straight: int = 4):
     x = torch.tensor([[10, 1], [-1, 1]])
     path = perceptron_path(x, torch.tensor([1, 1]))
     updates = path.weights.diff(dim=0)
-    yield equals("updates", updates, x[[0, 1, 1, 1, 1, 1]])
+    yield equals("coordinates of the updates", updates, x[[0, 1, 1, 1, 1, 1]])
     inner = (updates * path.weights[:-1]).sum(1)
     yield equals(
         r"$\langle \Delta\theta, \theta \rangle$", inner, torch.tensor([0, -9, -7, -5, -3, -1])

@@ -49,7 +49,7 @@ def hebb_rule(rule: Literal["product", "sum", "anti"] = "product", n: int = 60, 
     x = torch.randint(2, (s, n)) * 2 - 1
     theta = sum(change(x[t][:, None], x[t]) for t in torch.randperm(s).tolist())
     weights = HopfieldNetwork(x).weights.mul(n).fill_diagonal_(s)
-    yield equals("couplings of a Hopfield network", weights, theta, n=n)
+    yield equals("$n$ times the couplings of a Hopfield network", weights, theta, n=n)
 
     x = draw(s, n, 5)
     theta = sum(change(x[t].int()[:, None], x[t].int()) for t in torch.randperm(s).tolist())
@@ -131,7 +131,7 @@ def sparse_patterns(exactly: bool = True, draws: int = 4000):
     for k, ratio in leading.items():
         measured = math.log2(math.comb(2**k, k)) / (k * k)
         yield equals("bits, relative to the leading order", measured, ratio, tol=5e-4, k=k)
-        yield at_least("growth of that ratio", measured - before, 0.0, k=k)
+        yield at_least("growth of the bits over the leading order", measured - before, 0.0, k=k)
         before = measured
 
 
@@ -148,7 +148,7 @@ sparse_patterns.erratum(
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("B-056", "B-057"),
     budget=1.0,
     short=r"\tbinom{n}{r}^s \le 2^{n^2} \implies s \le n^2 / \log_2 \tbinom{n}{r}"
@@ -185,7 +185,7 @@ def sparse_information_bound(power: int = 2, sizes: tuple[int, ...] = (2, 3, 4))
                 recalled, states = _store_all_choices(cues, targets)
                 if recalled:
                     choices = math.comb(n, r) ** len(cues)
-                    yield equals("weight matrices of all choices", states, choices, n=n, r=r)
+                    yield equals("different weight matrices", states, choices, n=n, r=r)
                     yield at_most("patterns held without error", len(cues), bound, n=n, r=r)
     for k in (10, 50, 200):
         ratio = sparse_capacity_bound(2**k, k) / (4.0**k / k**2)

@@ -112,7 +112,9 @@ def hyperplane_distance(
         yield at_most("distance to the nearest point", distance(w, b, x).abs(), to_others, d=d)
         sides = torch.stack([foot + w / 100, foot - w / 100])
         signs = torch.tensor([1.0, -1.0])
-        yield equals("sign on either side", distance(w, b, sides).sign(), signs, d=d)
+        yield equals(
+            "sign of the distance on either side", distance(w, b, sides).sign(), signs, d=d
+        )
         of_origin = distance(w, b, torch.zeros(d))
         yield equals("signed distance of the origin", of_origin, origin * b / w.norm(), d=d)
 
@@ -145,12 +147,17 @@ def bias_absorption(conventions: tuple[tuple[int, int], ...] = ((1, 1), (-1, -1)
     for constant, sign in conventions:
         witness = augment(torch.zeros(1, 1), constant) @ torch.tensor([0.0, 1.0])
         yield equals(
-            "augmented unit for $x = 0$, $w = 0$, $b = 1$", witness, sign * 1.0, constant=constant
+            "value of the augmented unit for $x = 0$, $w = 0$, $b = 1$",
+            witness,
+            sign * 1.0,
+            constant=constant,
         )
         for d in (1, 2, 5):
             w, b, x = integers(d), float(integers(1)), integers(20, d)
             values = augment(x, constant) @ torch.cat([w, torch.tensor([b])])
-            yield equals("augmented unit", values, x @ w + sign * b, d=d, constant=constant)
+            yield equals(
+                "value of the augmented unit", values, x @ w + sign * b, d=d, constant=constant
+            )
             y = torch.where(torch.rand(20) < 0.5, 1.0, -1.0)
             tilde = first_updates(augment(x, constant), y, 100).weights
             w, b, run, start = torch.zeros(d), 0.0, [torch.zeros(d + 1)], 0

@@ -130,8 +130,8 @@ def willshaw_monotone_recall(
         else:
             answers = full.recall(cues, threshold=r + 1 if strict else None)
         at = {"n": n, "s": s, "cue": which}
-        yield at_least("answers, unit by unit", answers, y, **at)
-        yield at_least("answers, against half of the pairs", answers, half.recall(cues), **at)
+        yield at_least("recalled units, against the stored", answers, y, **at)
+        yield at_least("recalled units, against half the load", answers, half.recall(cues), **at)
 
 
 willshaw_monotone_recall.foil("no unit exceeds $r$, so a strict threshold is silent", strict=True)
@@ -280,4 +280,8 @@ def willshaw_half_fill(clipped: bool = True, n: int = 256, r: int = 8, s: int = 
         yield at_most("mean share of ones, off one half by", off, q, n=2**k)
 
 
-willshaw_half_fill.foil("unclipped, the sums would fill 0.693 of the matrix", clipped=False)
+willshaw_half_fill.foil(
+    "unclipped, the sums would fill 0.693 of the matrix",
+    refuted_by="share of ones, off its mean by",
+    clipped=False,
+)
