@@ -177,13 +177,17 @@ def autoencoder_symmetry(
     best = LinearAutoencoder(n, m).set_optimum(x)
     noise = torch.randn(m, m)
     near = torch.eye(m) + noise / (2.5 * torch.linalg.matrix_norm(noise, 2))
-    for k, a in enumerate((2 * torch.eye(m), near)):
+    for name, a in (("2 I", 2 * torch.eye(m)), ("near I", near)):
         partner = torch.linalg.inv(a) if pairing == "inverse" else a.mT
         for start in (LinearAutoencoder(n, m), best):
             moved = autoencoder_of(a @ start.C, start.D @ partner)
-            at = {"a": k, "start": "optimal" if start is best else "random"}
-            yield equals("reconstruction", moved(x), start(x), tol=1e-12, **at)
-            yield equals("loss", moved.loss(x), start.loss(x), tol=1e-12, **at)
+            at = {"A": name, "start": "optimal" if start is best else "random"}
+            yield equals(
+                "reconstruction after a change of code", moved(x), start(x), tol=1e-12, **at
+            )
+            yield equals(
+                "loss after a change of code", moved.loss(x), start.loss(x), tol=1e-12, **at
+            )
             shift = (moved.encode(x) - start.encode(x)).abs().max()
             yield at_least("largest change of the code", shift, 1e-6, **at)
     tilted = autoencoder_of(near @ best.C, best.D @ torch.linalg.inv(near))
@@ -194,7 +198,7 @@ def autoencoder_symmetry(
     in_c, in_d = torch.autograd.grad(model.loss(x), [model.C, model.D])
     back = model.D @ noise if pairing == "inverse" else -model.D @ noise.mT
     one, other = (in_c * (noise @ model.C)).sum(), (in_d * back).sum()
-    yield equals("slope along the orbit, in the encoder", one, other, tol=1e-11)
+    yield equals("slope along the orbit, encoder against decoder", one, other, tol=1e-11)
 
 
 autoencoder_symmetry.foil("the transposed pair, right for orthogonal A alone", pairing="transpose")

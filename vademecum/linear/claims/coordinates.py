@@ -79,8 +79,8 @@ def svd_coordinates(
             yield equals("gradient in the decoder", by_rule[0], in_d, **at)
             yield equals("gradient in the encoder", by_rule[1], in_c, **at)
         ours = network_of(c, d).gradients(d @ c - gamma)
-        yield equals("the network's for the encoder, turned", ours[0] @ vh.mT, in_c, **at)
-        yield equals("the network's for the decoder, turned", u.mT @ ours[1], in_d, **at)
+        yield equals("gradient of the network in the encoder, turned", ours[0] @ vh.mT, in_c, **at)
+        yield equals("gradient of the network in the decoder, turned", u.mT @ ours[1], in_d, **at)
 
 
 def _by_hand(rule: str):
@@ -99,7 +99,7 @@ svd_coordinates.erratum(
     right=r"$\partial \ell / \partial \tilde C = \tilde D^\top (\tilde D \tilde C - \Sigma)$",
     why=r"it is the transpose of the gradient: shape $n \times m$ instead of $m \times n$, and"
     r" other values where all is square: for $\tilde D$ with the rows $(0, 1)$ and $(0, 1)$,"
-    r" $\tilde C = I$ and $\Sigma = I$ the first entry of its second row is $-1$, printed 0",
+    r" $\tilde C = I$ and $\Sigma = I$ the second entry of its first row is 0, printed $-1$",
     refuted_by="gradient in the encoder, by hand",
     rule="printed for C",
 )

@@ -18,7 +18,7 @@ def _count(rule: str, r: int, k: int) -> int:
     return math.comb(r, k) if rule == "full rank" else sum(math.comb(r, j) for j in range(k + 1))
 
 
-CASES = (((3.0, 2.0, 1.0), 2, (3, 3)), ((2.0, 1.0), 1, (2, 2)), ((2.0, 1.0), 3, (3, 4)))
+CASES = (((2.0, 1.0), 1, (2, 2)), ((3.0, 2.0, 1.0), 2, (3, 3)), ((2.0, 1.0), 3, (3, 4)))
 """Singular values, the hidden width, below and above their number, and the shape of the target."""
 
 
@@ -75,7 +75,9 @@ def two_layer_critical_points(
             network = DeepLinearNetwork.balanced(point.product, width=k)
             bends = torch.linalg.eigvalsh(_hessian(network, gamma))
             down = int((bends < -1e-10).sum())
-            yield equals("directions of descent", point.saddle_index, down, **at)
+            yield equals(
+                "directions of descent at a critical point", point.saddle_index, down, **at
+            )
             loss = (target - gamma).square().sum() / 2
             yield equals("loss of a critical point", point.loss, loss, tol=1e-12, **at)
             if point.modes == best:

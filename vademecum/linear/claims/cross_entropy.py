@@ -54,7 +54,9 @@ def cross_entropy(partition: float = 1.0, k: int = 4):
             at = {"tol": 1e-12, "scale": scale, "target": "hard" if y is hard else "soft"}
             yield equals("loss in log-sum-exp form", form, truth, **at)
             yield equals("loss of torch", F.cross_entropy(z, y), truth, **at)
-            yield at_least("loss, from below", form / (1 + scale), 0.0, **at)
+            yield at_least(
+                "loss over one plus the scale of the logits", form / (1 + scale), 0.0, **at
+            )
         ours, truth = glm_loss(z, torch.tensor(1), family="categorical"), float(-mpmath.log(v[1]))
         yield equals("loss of the categorical family", ours, truth, tol=1e-12, scale=scale)
         example = PenalisedLikelihood(
@@ -150,7 +152,7 @@ def softmax_gradient(sign: float = 1.0, saturating: bool = False, k: int = 4, d:
         at = {"target": "hard" if y is hard else "soft", "decay": decay}
         whole = formula + decay * theta
         yield equals("prediction error times input", whole, truth, tol=1e-12, **at)
-        yield equals("sum over the classes", formula.sum(0), 0.0, tol=1e-14, **at)
+        yield equals("sum of the gradients over the classes", formula.sum(0), 0.0, tol=1e-14, **at)
         example = PenalisedLikelihood(
             x[None], y[:, None], torch.ones(1), weight_decay=decay, bias=False
         )
@@ -200,8 +202,8 @@ def soft_target_bound(
         divergence, at = rel_entr(y.numpy(), v.numpy()).sum(1), {"m": y.shape[1]}
         yield at_least("gap between the two sides", gap, 0.0, tol=1e-12, **at)
         yield equals("gap, against the divergence", gap, divergence, tol=1e-12, **at)
-        own = -(y * y.log()).sum(1)
-        yield equals("cross-entropy of $y$ with itself", own, bound, tol=1e-12, **at)
+        entropy = torch.distributions.Categorical(probs=y).entropy()
+        yield equals("lower bound, against torch's entropy", bound, entropy, tol=1e-12, **at)
     x = torch.randn(30, 2)
     for y, attained in ((simplex(30, 3), False), ((x @ torch.randn(2, 3)).softmax(1), True)):
         model = SoftmaxRegression(weight_decay=0.0, tol=1e-8).fit(x, y)

@@ -58,7 +58,7 @@ def negative_log_likelihood(
     categorical = glm_loss(z, k, family="categorical", reduction="none")
     yield equals("loss of the categorical family", categorical, truth, tol=1e-12)
     log_loss = -p[torch.arange(n), k].log()
-    yield equals("the same, against the log loss", categorical, log_loss, tol=1e-12)
+    yield equals("categorical loss, against the log loss", categorical, log_loss, tol=1e-12)
 
 
 negative_log_likelihood.foil(

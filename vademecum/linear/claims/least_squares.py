@@ -103,7 +103,8 @@ def normal_equations(intercept: bool = True, estimator: Any = None, sets: int = 
 
     *Proof.* The gradient vanishes exactly there, and the Hessian $2 X^\top X$ is positive definite.
 
-    Checked against the solution in fractions.
+    Checked against the solution in fractions. A step by whole numbers $v \ne 0$ raises the squared
+    error by $\|X v\|^2$, which for whole $X$ of full column rank is at least 1.
 
     Knobs:
         intercept: Whether the model has one.
@@ -116,24 +117,22 @@ def normal_equations(intercept: bool = True, estimator: Any = None, sets: int = 
     for k in range(sets):
         x, y = torch.cat([apart, integers(4, n, most=4).long()]), integers(8, most=4).long()
         ones = torch.cat([x, torch.ones(8, 1, dtype=torch.int64)], 1)
-        exact = rational(ones, y)
-        residual = [
-            int(t) - sum(a * b for a, b in zip(exact, row, strict=True))
-            for t, row in zip(y, ones.tolist(), strict=True)
-        ]
-        for column in ones.T.tolist():
-            left = sum(a * r for a, r in zip(column, residual, strict=True))
-            scaled = int(left * math.lcm(*(v.denominator for v in residual)))
-            yield equals("product of a column with the exact residual", scaled, 0, set=k)
+        exact = [float(v) for v in rational(ones, y)]
         unit.fit(x.double(), y.double())
-        yield equals("weights and intercept", _both(unit), [float(v) for v in exact], set=k)
+        yield equals("weights and intercept", _both(unit), exact, set=k)
         products = ones.double().T @ (y - unit.predict(x.double()))
         yield equals("products of the columns with the residual", products, 0.0, set=k)
+        steps = integers(20, n + 1, most=2)
+        steps[:, 0] = steps[:, 0].abs() + 1
+        errors = ((_both(unit) + steps) @ ones.T.double() - y).square().sum(1)
+        rise = errors - (y - unit.predict(x.double())).square().sum()
+        yield at_least("rise of the squared error at whole steps", rise, 1.0, set=k)
         truth = integers(n + 1, most=4)
         again = _both(unit.fit(x.double(), ones.double() @ truth))
         yield equals("weights and intercept of consistent targets", again, truth, set=k)
     unit.fit(torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 1.0]))
-    yield equals("weight and intercept of $x = (1, 2)$, $y = (1, 1)$", _both(unit), [0.0, 1.0])
+    yield equals("weight for $x = (1, 2)$, $y = (1, 1)$", _both(unit)[0], 0.0)
+    yield equals("intercept for $x = (1, 2)$, $y = (1, 1)$", _both(unit)[1], 1.0)
 
 
 def _both(unit: Any) -> Tensor:
@@ -142,6 +141,7 @@ def _both(unit: Any) -> Tensor:
 
 normal_equations.foil(
     "a penalised solution leaves a residual that is not orthogonal",
+    refuted_by="products of the columns with the residual",
     estimator=RidgeRegression(alphas=0.1),
 )
 normal_equations.erratum(
@@ -152,7 +152,7 @@ normal_equations.erratum(
     " $y = (1, 1)$ the optimum is $w = 0$, $b = 1$ with zero error, the formula gives 3/5 and no"
     " $b$",
     weight="soft",
-    refuted_by="weight and intercept of $x = (1, 2)$, $y = (1, 1)$",
+    refuted_by="weight for $x = (1, 2)$, $y = (1, 1)$",
     intercept=False,
 )
 
@@ -201,7 +201,7 @@ def minimum_norm_solution(
         w = solve(x, y)
         at = {"s": n, "n": d, "set": k}
         yield equals("rank found", unit.rank_, 2, **at)
-        yield equals("weights", w, torch.linalg.pinv(x) @ y, **at)
+        yield equals("weights of a design of rank two", w, torch.linalg.pinv(x) @ y, **at)
         products = x.T @ (y - x @ w)
         yield equals("products of the columns with the residual", products, 0.0, **at)
         loss = (x @ w - y).square().sum()
@@ -216,11 +216,15 @@ def minimum_norm_solution(
         yield equals("rise of the squared norm along the kernel", rise, step.square().sum(), **at)
     row, one = torch.tensor([[1.0, 1.0]]), torch.tensor([1.0])
     yield equals("weights for $X = (1\\ 1)$, $y = 1$", solve(row, one), 0.5)
+    others = torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [3.0, -2.0]])
+    free = int(torch.linalg.matrix_rank((others - others[0])[others @ row[0] == one]))
+    name = "directions of further minimisers for $X = (1\\ 1)$, $y = 1$"
+    yield equals(name, free, dimension(2, 1))
 
 
 minimum_norm_solution.foil(
     "the basic solution, zeros in the other coordinates, is longer",
-    refuted_by="weights",
+    refuted_by="rise of the squared norm along the kernel",
     solve=basic,
 )
 minimum_norm_solution.erratum(
@@ -231,6 +235,6 @@ minimum_norm_solution.erratum(
     "$X = (1\\ 1)$, $y = 1$ every $w$ with $w_1 + w_2 = 1$ minimises, $X^+ y = (1/2, 1/2)$ is only "
     "the shortest",
     weight="soft",
-    refuted_by="directions that keep the loss",
+    refuted_by="directions of further minimisers for $X = (1\\ 1)$, $y = 1$",
     dimension=lambda d, rank: 0,
 )

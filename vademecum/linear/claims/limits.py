@@ -41,21 +41,25 @@ def pseudo_inverse_limit(
         sets: How many designs of rank two are drawn.
     """
     for k in range(sets):
-        u, v = (torch.linalg.qr(torch.randn(4, 4)).Q for _ in range(2))
+        s, n = ((4, 4), (5, 3), (3, 6))[k % 3]  # only square ones have a wrong order
+        u, v = (torch.linalg.qr(torch.randn(size, 2)).Q for size in (s, n))
         values = torch.tensor([2.0, 1.0]) * (1 + k / 2)
-        x = u[:, :2] * values @ v[:, :2].T
-        exact = v[:, :2] / values @ u[:, :2].T
-        found = solution(x, torch.eye(4)).T
-        yield equals("pseudo-inverse from least squares", found, exact, set=k)
+        x = u * values @ v.T
+        exact = v / values @ u.T
+        found = solution(x, torch.eye(s)).T
+        yield equals("pseudo-inverse from least squares", found, exact, s=s, n=n, set=k)
         for epsilon in (1e-2, 1e-3, 1e-4):
             unit = RidgeRegression(alphas=epsilon, fit_intercept=False)
-            ridge = unit.fit(x, torch.eye(4)).coef_.T
-            if order == "wrong":
-                ridge = torch.linalg.solve(x @ x.T + epsilon * torch.eye(4), x.T)
+            ridge = unit.fit(x, torch.eye(s)).coef_.T
+            if order == "wrong" and s == n:
+                ridge = torch.linalg.solve(x @ x.T + epsilon * torch.eye(s), x.T)
             gap, which = torch.linalg.matrix_norm(ridge - exact, 2), sigma(values)
             bound = epsilon / (which * (which**2 + epsilon))
-            # relative, since the error itself is as small as epsilon
-            yield equals("error over its formula", gap / bound, 1.0, epsilon=epsilon, set=k)
+            # Relative, since the error itself is as small as epsilon. Rounding is that of a system
+            # with the condition max(values)**2 / epsilon, over the relative error epsilon / min**2.
+            rounding = 2.3e-16 * float(values.max() * values.min()) ** 2 / epsilon**2
+            at = {"tol": 1e-9 + rounding, "epsilon": epsilon, "set": k}
+            yield equals("error over its formula", gap / bound, 1.0, **at)
 
 
 pseudo_inverse_limit.foil(
@@ -99,16 +103,18 @@ def gaussian_likelihood(factor: float = 0.5, noise: Callable[..., Any] = Normal,
         scale = measured.abs().max()
         constant = s / 2 * math.log(2 * math.pi * sigma**2)
         rest = offset / scale
-        yield equals("rest over the largest", rest, constant / scale, tol=1e-12, sigma=sigma)
+        name = "negative log-likelihood less the squares, over its largest"
+        yield equals(name, rest, constant / scale, tol=1e-12, sigma=sigma)
         best = solution(x, y)
         top = -noise(x @ best, sigma).log_prob(y).sum()
         least = measured.min()
-        yield at_most("surprise at the least-squares weights", top, least, sigma=sigma)
+        name = "negative log-likelihood at the least-squares weights"
+        yield at_most(name, top, least, sigma=sigma)
     for m in (1, 4):
         v, target = torch.randn(2, m)
         measured = -MultivariateNormal(v, torch.eye(m)).log_prob(target)
         formula = factor * (target - v).square().sum() + m / 2 * math.log(2 * math.pi)
-        yield equals("surprise at a vector", measured, formula, m=m)
+        yield equals("negative log-likelihood of a vector", measured, formula, m=m)
 
 
 gaussian_likelihood.foil(r"the factor $1 / \sigma^2$: the difference varies with $w$", factor=1.0)

@@ -33,7 +33,7 @@ def eckart_young(
     and the minimiser is unique exactly if $\sigma_r > \sigma_{r+1}$ or $X$ itself has rank at most
     $r$.
 
-    *Proof.* Eckart and Young (1936), whose first name the sheets spell Eckhart. Uniqueness: with
+    *Proof.* Eckart and Young (1936); the sheets spell the former Eckhart. Uniqueness: with
     $P, Q$ the projections off the leading singular vectors and $W$ the polar factor of $P Y Q$, the
     theorem applied to $X_r + \sigma_r W$ gives $2 \sigma_r \|P Y Q\|_* \le \|Y - X_r\|_F^2$, hence
     $\|X - Y\|_F^2 \ge \sum_{i > r} \sigma_i^2 + (1 - \sigma_{r+1} / \sigma_r) \|Y - X_r\|_F^2$,

@@ -52,10 +52,10 @@ def ridge(
     for k in range(sets):
         s = (7, 2, 11)[k % 3]  # the second has fewer examples than features
         x, y = torch.randn(s, n), torch.randn(s)
-        for data, penalty, alpha in (
-            (1.0, lam, lam),
-            (1 / (2 * s), lam / 2, half(s) * lam),
-            (1 / (2 * s), lam, mean(s) * lam),
+        for scaling, data, penalty, alpha in (
+            ("1 and 1", 1.0, lam, lam),
+            ("1/2 s and 1/2", 1 / (2 * s), lam / 2, half(s) * lam),
+            ("1/2 s and 1", 1 / (2 * s), lam, mean(s) * lam),
         ):
 
             def objective(
@@ -68,7 +68,7 @@ def ridge(
                 return data * ((x.to(w) @ w - y) ** 2).sum() + penalty * (w**2).sum()
 
             w = RidgeRegression(alphas=alpha, fit_intercept=False).fit(x, y).coef_
-            at = {"s": s, "set": k}
+            at = {"s": s, "scaling": scaling, "set": k}
             slope = complex_step(objective, w)
             yield equals("gradient at the solution", slope, 0.0, tol=1e-12, **at)
             stacked = torch.cat([x, (penalty / data) ** 0.5 * torch.eye(n)])

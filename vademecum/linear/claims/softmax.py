@@ -164,7 +164,7 @@ def two_class_softmax(first: float = 1.0, second: float = -1.0, d: int = 4):
     one = LogisticRegression(weight_decay=0.05, tol=1e-11).fit(x, y)
     yield equals("fitted probabilities", two.predict_proba(x), one.predict_proba(x))
     joined = first * two.coef_[1] + second * two.coef_[0]
-    yield equals("fitted weights, joined", joined, one.coef_[0])
+    yield equals("difference of the fitted weight vectors", joined, one.coef_[0])
     wide = torch.cat([x, torch.ones(30, 1)], 1)
     weights = torch.cat([one.coef_[0], torch.as_tensor(one.intercept_).reshape(1)])
     slope = wide.T @ (torch.sigmoid(wide @ weights) - y) / 30
@@ -220,12 +220,20 @@ def softmax_jacobian(
         found = logits @ theta if chain else logits
         yield equals("derivative in the input", found, truth, tol=1e-12, theta=name)
         ours = ExponentialFamily.named("categorical").variance(theta @ x) @ theta
-        yield equals("the same by the categorical variance", ours, truth, tol=1e-12, theta=name)
-        yield equals("sums of the rows", logits.sum(1), 0.0, tol=k * EPS, theta=name)
-        yield equals("the transpose", logits.T, logits, tol=0.0, theta=name)
+        yield equals("categorical variance times the weights", ours, truth, tol=1e-12, theta=name)
+        yield equals(
+            "sums of the rows of the derivative", logits.sum(1), 0.0, tol=k * EPS, theta=name
+        )
+        yield equals(
+            "transpose of the derivative in the logits", logits.T, logits, tol=0.0, theta=name
+        )
         spectrum = torch.linalg.eigvalsh(logits)
-        yield equals("least eigenvalue", spectrum[0], 0.0, tol=k * EPS, theta=name)
-        yield at_least("second eigenvalue", spectrum[1], 1e3 * EPS, tol=0.0, theta=name)
+        yield equals(
+            "least eigenvalue of the derivative", spectrum[0], 0.0, tol=k * EPS, theta=name
+        )
+        yield at_least(
+            "second eigenvalue of the derivative", spectrum[1], 1e3 * EPS, tol=0.0, theta=name
+        )
 
 
 softmax_jacobian.foil(

@@ -58,7 +58,7 @@ def whitening(centre: bool = True, power: float = 0.5, n: int = 4, s: int = 200)
     spread = (u.T @ pca.inverse).square().sum(1)
     yield equals("variances along the principal axes", spread, lambdas)
     root = torch.linalg.cholesky(covariance)
-    yield equals("inverse of Cholesky's", whiten(x, method="cholesky").inverse, root)
+    yield equals("inverse transform of Cholesky", whiten(x, method="cholesky").inverse, root)
 
 
 def _matrix_power(transform: Tensor, power: float) -> Tensor:
@@ -102,18 +102,16 @@ def whitened_least_squares(
 
     *Proof.* Expand the square: $\|\Theta X\|_F^2 = \operatorname{tr} \Theta X X^\top \Theta^\top$.
 
-    Checked for as many outputs as inputs, since a printed form transposes.
-
     Knobs:
         normalised: The solution where $\frac1s X X^\top = I$, a function of $X$ and $Y$.
         unnormalised: The solution where $X X^\top = I$.
         general: The solution for any inputs of full rank.
         maps: How many $\Theta$ the loss is compared at.
     """
-    n, s = 3, 50
-    raw, y = correlated(s, n).T, torch.randn(n, s)
+    n, m, s = 3, 2, 50
+    raw, y = correlated(s, n).T, torch.randn(m, s)
     yield equals(
-        "solution for $X = I$, $Y = 4$",
+        "solution for $X = I$, $Y = 4 I$",
         unnormalised(torch.eye(2), 4 * torch.eye(2)),
         4 * torch.eye(2),
     )
@@ -125,7 +123,7 @@ def whitened_least_squares(
         ("X X^T = I", white / s**0.5, unnormalised, 1.0),
     ):
         gamma = correlation(x, y)
-        theta = torch.randn(maps, n, n)
+        theta = torch.randn(maps, m, n)
         loss = scale / 2 * (y - theta @ x).square().sum((1, 2))
         gap = loss - (theta - gamma).square().sum((1, 2)) / 2
         constant = scale / 2 * (y - correlation(x, y) @ x).square().sum()
@@ -153,7 +151,7 @@ whitened_least_squares.erratum(
     r" it is $4 I$, as scanned $2 I$. The scan misreads $\frac1s$ twice in this line and may have"
     r" lost a third one, before $X X^\top$ (sheet B prints $\frac1s X X^\top = I$)",
     weight="scan",
-    refuted_by="solution for $X = I$, $Y = 4$",
+    refuted_by="solution for $X = I$, $Y = 4 I$",
     unnormalised=lambda x, y: y @ x.T / x.shape[1],
 )
 whitened_least_squares.erratum(
@@ -165,7 +163,7 @@ whitened_least_squares.erratum(
     r" $\frac1s X X^\top = I$ or the factor $1/s$ must go. With $n = s = 2$, $X = I$ one has"
     r" $W = Y$, as scanned $Y / 2$",
     weight="scan",
-    refuted_by="solution for $X = I$, $Y = 4$",
+    refuted_by="solution for $X = I$, $Y = 4 I$",
     unnormalised=lambda x, y: y @ x.T / x.shape[1],
 )
 whitened_least_squares.erratum(
