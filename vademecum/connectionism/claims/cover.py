@@ -173,7 +173,7 @@ cover_recurrence.foil("a single point has two labellings, not one", first=1)
 @claim(
     by="sampling",
     sources=("B-053", "C-018"),
-    budget=0.5,
+    budget=0.8,
     short=r"C(s, n) = 2^s \iff s \le n: \text{ homogeneous half-spaces have VC dimension } n",
 )
 def cover_shattering(independent: bool = True, bias: bool = False, most: int = 20):

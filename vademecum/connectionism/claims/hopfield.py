@@ -201,7 +201,7 @@ hopfield_overlap.foil("the removed diagonal counts", removed=0)
 @claim(
     by="identity",
     sources=("B-069",),
-    budget=0.5,
+    budget=0.8,
     full={"sizes": (3, 4, 5, 6, 7, 8)},
     short=r"\Theta = x x^\top - I:\ |x \cdot \hat x| > 1"
     r" \implies \hat x \mapsto \operatorname{sign}(x \cdot \hat x)\, x",

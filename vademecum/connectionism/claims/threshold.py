@@ -100,12 +100,11 @@ def hyperplane_distance(
         norm2 = sum(v * v for v in w_)
         shift = (sum(a * c for a, c in zip(w_, x_, strict=True)) + Fraction(b)) / norm2
         foot = [a - shift * c for a, c in zip(x_, w_, strict=True)]
-        on_plane = sum(a * c for a, c in zip(foot, w_, strict=True)) + Fraction(b)
-        yield equals("value at the foot, in fractions", on_plane.numerator, 0, d=d)
         length = float(sum((a - c) ** 2 for a, c in zip(x_, foot, strict=True))) ** 0.5
         signed = length if shift >= 0 else -length
         yield equals("signed distance", distance(w, b, x), signed, d=d)
         foot = torch.tensor([float(v) for v in foot])
+        yield equals("signed distance of the foot", distance(w, b, foot), 0.0, d=d)
         along = torch.randn(others, d)
         plane = foot + along - (along @ w)[:, None] * w / (w @ w)
         to_others = (plane - x).norm(dim=1)

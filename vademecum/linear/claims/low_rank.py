@@ -101,7 +101,7 @@ def descend(model: LinearAutoencoder, x: Tensor, rate: float, steps: int) -> Non
 @claim(
     by="training",
     sources=("A-338", "B-089", "C-292", "C-293"),
-    budget=0.5,
+    budget=1.0,
     full={"starts": 20},
     short=r"C = U_m^\top,\; D = U_m \implies D C X = X_m,"
     r"\quad \|X - X_m\|_F^2 = \textstyle\sum_{i > m} \sigma_i^2",

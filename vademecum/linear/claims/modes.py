@@ -96,7 +96,7 @@ def matrix_flow(start: list[Tensor], gamma: Tensor, times: Tensor) -> Tensor:
 @claim(
     by="identity",
     sources=("B-095",),
-    budget=0.5,
+    budget=1.0,
     full={"points": 100},
     short=r"\dot a = 2 a (\sigma - a) \implies a(t) ="
     r" \frac{\sigma}{1 + (\sigma / a_0 - 1) e^{-2 \sigma t}}",

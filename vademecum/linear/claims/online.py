@@ -12,12 +12,12 @@ from vademecum.linear import LMS, lms_rate_bounds
 @claim(
     by="identity",
     sources=("B-076", "C-032", "C-034"),
-    budget=0.5,
+    budget=0.8,
     full={"steps": 2000},
     short=r"\theta' = \theta + \eta\, (y_i - \langle x_i, \theta \rangle)\, x_i,"
     r"\quad 0 < \eta < 2 / \max_i \|x_i\|^2",
 )
-def lms(sign: float = 1.0, factor: float = 1.0, steps: int = 60):
+def lms(sign: float = 1.0, factor: float = 1.0, steps: int = 30):
     r"""The LMS (Widrow-Hoff, delta) rule.
 
     SGD on $\frac12 (y - \langle x, \theta \rangle)^2$ with an index drawn uniformly steps along the

@@ -176,7 +176,7 @@ def optimality(x: Tensor, y: Tensor, w: Tensor, alpha: float) -> Tensor:
 @claim(
     by="identity",
     sources=("E-083",),
-    budget=0.7,
+    budget=1.0,
     full={"sets": 20},
     short=r"X^\top X = n I \implies \hat w_j \mapsto"
     r" \operatorname{sign}(\hat w_j) (|\hat w_j| - \lambda)_+",
