@@ -241,7 +241,7 @@ def logistic_regression(
         total += float((found - truth) @ fisher @ (found - truth))
     tails = chi2.cdf(total, 3 * samples), chi2.sf(total, 3 * samples)
     name = "p-value of the squared errors in the Fisher metric"
-    yield consistent(name, 2 * min(tails), alpha=1e-7, samples=samples)
+    yield consistent(name, 2 * float(min(tails)), alpha=1e-7, samples=samples)
     loss = PenalisedLikelihood(x, y[None], torch.ones(n), weight_decay=0.0)
     for _ in range(5):
         a, b = 3 * torch.randn(2, 3)
