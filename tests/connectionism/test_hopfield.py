@@ -225,6 +225,7 @@ def test_bad_input(build, message):
 
 @pytest.mark.gpu
 @CUDA
+@pytest.mark.filterwarnings("ignore:max_iter=100 reached")  # of all units at once
 @pytest.mark.parametrize("rule", RULES)
 def test_cuda_agrees(rule):
     patterns, x = signs(60, 700), signs(40, 700)
