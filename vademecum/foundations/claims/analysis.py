@@ -72,7 +72,7 @@ def heine_borel(
     Checked on the line, for all unions of two intervals with ends in
     $\{-\infty, 0, 1, 2, \infty\}$, and quoted beyond. Where the criterion fails, one of the
     continuous functions $x$ and $1 / (x - e)$, with $e \in \{0, 1, 2\}$ outside the set, exceeds
-    $10^6$ at a point of the set. Where it holds they stay below 2 at the same places, since a
+    $10^6$ at a point of the set. Where it holds they are at most 2 at the same places, since a
     closed set with such ends keeps away from $e$ by 1, and $x$ and $-x$ attain their suprema.
 
     Knobs:
@@ -154,14 +154,15 @@ def lipschitz_continuity(
     h = 1e-2  # tanh(h) / h is 1 - h^2 / 3 or more
     rise = (f(torch.tensor(h)) - f(torch.tensor(-h))) / (2 * h)
     yield at_least("difference quotient around 0", rise, bound - h**2)
-    for g, low, high, steepest in (
-        (torch.tanh, -1.0, 1.0, 1.0),
-        (torch.tanh, 0.5, 2.0, 1 - math.tanh(0.5) ** 2),
-        (torch.square, -1.0, 2.0, 4.0),
+    for name, g, low, high, steepest in (
+        ("tanh", torch.tanh, -1.0, 1.0, 1.0),
+        ("tanh", torch.tanh, 0.5, 2.0, 1 - math.tanh(0.5) ** 2),
+        ("square", torch.square, -1.0, 2.0, 4.0),
     ):
         box = Box(torch.tensor([low]), torch.tensor([high]))
         found = lipschitz_constant(g, box, pairs=20, starts=4)
-        yield equals("steepest quotient found on an interval", found.value, steepest, high=high)
+        at = {"function": name, "low": low, "high": high}
+        yield equals("steepest quotient found on an interval", found.value, steepest, **at)
     shapes = torch.randint(1, 6, (sets, 2)).tolist()
     maps = [torch.tensor([[0.0, 1.0], [0.0, 0.0]]), *(torch.randn(m, n) for m, n in shapes)]
     for a in maps:
@@ -194,7 +195,8 @@ lipschitz_continuity.foil(
     by="identity",
     sources=("B-132",),
     budget=0.5,
-    short=r"\widehat{\nabla g}(\omega) = 2 \pi i\,\omega\,\hat g(\omega)",
+    short=r"\widehat{\nabla g}(\omega) = 2 \pi i \omega\,\hat g(\omega),"
+    r"\ \hat g(\omega) = \int e^{-2 \pi i \omega \cdot x} g(x)\,dx",
 )
 def fourier_gradient(factor: complex = 2j * math.pi):
     r"""The Fourier transform of a gradient.

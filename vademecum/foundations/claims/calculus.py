@@ -278,7 +278,7 @@ def second_order_taylor(
         a = torch.randint(1, 4, (1, d)).double()
         error = model_error(lambda x, g=g, a=a: cubic(x, g, 0 * a.T * a, a), theta[:1], a, half)
         most = 6 * a.norm() ** 3 / sixth * a.norm() ** 3  # of the Hessian 6 (a^T theta) a a^T
-        yield at_most("error of the worst cubic", error, most, d=d)
+        yield equals("error of the worst cubic", error, most, d=d)
 
 
 def model_error(f, theta: Tensor, delta: Tensor, half: float) -> Tensor:

@@ -58,22 +58,35 @@ def donsker_varadhan(
     fair, biased = torch.tensor([[0.5, 0.5], [0.9, 0.1]])
     ratio = (fair / biased).log()
     value = bound(ratio, fair, biased)
-    yield equals("bound of a fair coin at $\\log(q / p)$", value, divergence(fair, biased))
+    yield equals(
+        "lower bound for the divergence of two coins, at $\\log(q / p)$",
+        value,
+        divergence(fair, biased),
+    )
     for _ in range(draws):
         k = int(torch.randint(2, 11, ()))
         q, p, phi = random_laws(k, zeros=True), random_laws(k), 10 * torch.rand(k) - 5
         value = bound(phi, q, p)
-        yield at_most("bound at a random $\\phi$", value, divergence(q, p), k=k)
+        yield at_most(
+            "lower bound for the divergence, at a random $\\phi$", value, divergence(q, p), k=k
+        )
         tilted = (p.log() + phi).softmax(0)
         gap = divergence(q, p) - value
-        yield equals("gap of the bound", gap, divergence(q, tilted), k=k)
+        yield equals("divergence less its lower bound", gap, divergence(q, tilted), k=k)
         q = random_laws(k)
         best = bound((q / p).log() + 7, q, p)
-        yield equals("bound at $\\log(q / p) + 7$", best, divergence(q, p), k=k)
+        yield equals(
+            "lower bound for the divergence, at $\\log(q / p) + 7$", best, divergence(q, p), k=k
+        )
         counts = torch.randint(1, 9, (2, k))
         drawn = [phi.repeat_interleave(often) for often in counts]  # all draws with equal weights
         weighted = bound(phi, *empirical(counts))
-        yield equals("bound from draws", donsker_varadhan_bound(*drawn), weighted, k=k)
+        yield equals(
+            "lower bound for the divergence, from draws",
+            donsker_varadhan_bound(*drawn),
+            weighted,
+            k=k,
+        )
 
 
 donsker_varadhan.foil(

@@ -77,10 +77,14 @@ def clopper_pearson_coverage(
                 alpha = (1 - confidence) / (2 if side == "both" else 1)
                 if side != "upper":
                     tail = binomial(n, low).triu().sum(1)[1:] / alpha
-                    yield equals("tail at the lower limit, by its share", tail, 1.0, **at)
+                    yield equals(
+                        "tail at the lower limit, over $\\alpha$ or its half", tail, 1.0, **at
+                    )
                 if side != "lower":
                     tail = binomial(n, high).tril().sum(1)[:-1] / alpha
-                    yield equals("tail at the upper limit, by its share", tail, 1.0, **at)
+                    yield equals(
+                        "tail at the upper limit, over $\\alpha$ or its half", tail, 1.0, **at
+                    )
     for epsilon, confidence in ((0.1, 0.95), (0.2, 0.999), (0.35, 0.5)):
         n = clopper_pearson_sample_size(epsilon, confidence=confidence)
         at = {"epsilon": epsilon, "confidence": confidence}
@@ -88,7 +92,7 @@ def clopper_pearson_coverage(
             "longest interval at the sample size", longest(n, confidence), 2 * epsilon, **at
         )
         short = longest(n - 1, confidence) if n > 1 else 1.0
-        yield at_least("longest interval before it", short, 2 * epsilon, **at)
+        yield at_least("longest interval with one trial less", short, 2 * epsilon, **at)
 
 
 clopper_pearson_coverage.foil(

@@ -67,7 +67,7 @@ def convex_local_global(well: bool = False, pairs: int = 6):
             yield at_most("value a step towards a lower point", float(step), chord, tol=0.0, **at)
             if fz < fx:
                 fall = float((fx - step) / (e * (fx - fz)))
-                yield at_least("fall of a step, by that of the chord", fall, 1.0, tol=0.0, **at)
+                yield at_least("fall of a step over that of the chord", fall, 1.0, tol=0.0, **at)
     flat = lambda x: max(abs(x) - 1, Fraction(0))  # noqa: E731
     for x, z in ((Fraction(-1), Fraction(1)), (Fraction(-1, 3), Fraction(1))):  # both minimise
         between = float(flat((x + 3 * z) / 4))

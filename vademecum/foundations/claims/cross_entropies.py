@@ -150,23 +150,29 @@ def cross_entropy_decomposition(
     Knobs:
         formula: The divergence as a function of entropies.
     """
-    yield equals("difference of a fair and a biased coin", formula(FAIR, BIASED), math.log(5 / 3))
+    yield equals(
+        "divergence from entropies, of a fair and a biased coin",
+        formula(FAIR, BIASED),
+        math.log(5 / 3),
+    )
     for k in (2, 4, 15):
         p, q = random_laws(50, k, zeros=True), random_laws(50, k, zeros=True)
         q[::2] = random_laws(25, k)
         exact = loop(p, q)
-        yield equals("difference of two entropies", formula(p, q), exact, k=k)
+        yield equals("divergence from entropies", formula(p, q), exact, k=k)
         yield equals("divergence", kl(p, q), exact, k=k)
         z = torch.randn(50, k, requires_grad=True)
         (ours,) = torch.autograd.grad(kl(p, z.softmax(-1)).sum(), z)
         (theirs,) = torch.autograd.grad(formula(p, z.softmax(-1)).sum(), z)
         slope = z.detach().softmax(-1) - p
         yield equals("gradient of the divergence", ours, slope, k=k)
-        yield equals("gradient of the difference", theirs, slope, k=k)
+        yield equals("gradient of the divergence from entropies", theirs, slope, k=k)
         h = 1e-5 * torch.eye(k)[:, None]
         ends = (formula(p, (z + s * h).softmax(-1)) for s in (1, -1))
         central = (next(ends) - next(ends)).T / 2e-5
-        yield equals("its central difference", central, slope, tol=1e-8, k=k)
+        yield equals(
+            "central difference of the divergence from entropies", central, slope, tol=1e-8, k=k
+        )
 
 
 cross_entropy_decomposition.foil(

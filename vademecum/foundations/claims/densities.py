@@ -54,14 +54,20 @@ def density_from_cdf(tail: Literal["lower", "upper"] = "lower", kink: bool = Fal
         chance = below if tail == "lower" else 1 - below
         (slope,) = torch.autograd.grad(chance.sum(), t)
         share = slope / law.log_prob(t).exp()
-        yield equals("slope of the distribution function, by the density", share, 1.0, law=name)
+        yield equals("slope of the distribution function over the density", share, 1.0, law=name)
     h = 1e-4
     for name in ("expon", "norm", "logistic"):
         twin = getattr(scipy.stats, name)
         t = (4 * torch.rand(20) + 2 * h).numpy()
         t[0] = 0.0 if kink else t[0]
         slope = (twin.cdf(t + h) - twin.cdf(t - h)) / (2 * h)
-        yield equals("central difference", slope, twin.pdf(t), tol=2e-9, law=name)
+        yield equals(
+            "central difference of the distribution function",
+            slope,
+            twin.pdf(t),
+            tol=2e-9,
+            law=name,
+        )
     for name, reach, shape in (("norm", 9, (1, 2)), ("gamma", 9, (3.5,)), ("beta", 1, (2, 3))):
         twin = getattr(scipy.stats, name)(*shape)
         low, high = (reach * torch.rand(2, 20)).sort(0).values
@@ -132,10 +138,12 @@ def sum_density_convolution(
     for name, (one, other, low, high, closed) in cases.items():
         f, g = (lambda t, law=law: law.log_prob(t).exp() for law in (one, other))
         share = formula(f, g, z, low, high) / closed
-        yield equals("density of the sum, by the exact one", share, 1.0, law=name)
+        yield equals("density of the sum over the exact one", share, 1.0, law=name)
         if name == "normal":
             share = formula(g, f, z, low + 1, high + 1) / closed
-            yield equals("density with the roles exchanged", share, 1.0, law=name)
+            yield equals(
+                "density of the sum, roles exchanged, over the exact one", share, 1.0, law=name
+            )
 
 
 sum_density_convolution.foil(

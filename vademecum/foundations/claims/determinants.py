@@ -170,7 +170,7 @@ def determinant_transpose(turn: Literal["transpose", "quarter"] = "transpose"):
         value = torch.linalg.det(other.double())
         yield equals("torch's determinant of the turned matrix", value, float(right), n=n)
         if n < 6:
-            yield equals("its sum over permutations", leibniz(other), right, n=n)
+            yield equals("sum over permutations of the turned matrix", leibniz(other), right, n=n)
 
 
 determinant_transpose.foil(

@@ -53,7 +53,7 @@ def bernoulli(
     yield equals("torch's mean", law.mean, p)
     yield equals("variance", (x**2 * table).sum(0) - p**2, variance(p))
     yield equals("torch's variance", law.variance, variance(p))
-    yield at_most("variance, at most a quarter", variance(p), 0.25)
+    yield at_most("variance", variance(p), 0.25)
     yield equals("variance of a fair coin", variance(torch.tensor(0.5)), 0.25)
     inner = p[1:-1].clone().requires_grad_()
     for value in (0.0, 1.0):
@@ -190,7 +190,9 @@ def poisson(
             p, q = p / p.sum(), q / q.sum()
             distance = total_variation(p, q)
             where = {"n": n, "rate": at}
-            yield equals("total variation", distance, (p - q).clamp(min=0).sum(), **where)
+            yield equals(
+                "distance from a binomial law", distance, (p - q).clamp(min=0).sum(), **where
+            )
             most = rate**2 / n**power
             yield at_most("distance from a binomial law", distance, most, **where)
 
@@ -230,10 +232,10 @@ def exponential(
         inside, outside = x[x >= 0], x[x < 0]
         density = torch.as_tensor(scipy.stats.expon.pdf(inside.numpy(), scale=1 / rate))
         share = formula(inside, rate) / density
-        yield equals("density, by SciPy's", share, 1.0, rate=rate)
+        yield equals("density over SciPy's", share, 1.0, rate=rate)
         yield equals("density left of 0", formula(outside, rate), 0.0, tol=0.0, rate=rate)
         share = law.log_prob(inside).exp() / density
-        yield equals("torch's density, by SciPy's", share, 1.0, rate=rate)
+        yield equals("torch's density over SciPy's", share, 1.0, rate=rate)
         below = scipy.stats.expon.cdf(inside.numpy(), scale=1 / rate)
         yield equals("torch's distribution function", law.cdf(inside), below, rate=rate)
         refused = refusals(lambda law=law: law.log_prob(torch.tensor(-1.0)))
@@ -250,7 +252,7 @@ def exponential(
 
 
 exponential.foil(
-    r"$\lambda$ read as the scale: mean 2 instead of $\frac12$",
+    r"$\lambda$ read as the scale: $\frac1\lambda e^{-x / \lambda}$",
     formula=lambda x, rate: torch.where(x >= 0, (-x / rate).exp() / rate, 0),
 )
 exponential.foil("not cut off at 0", formula=lambda x, rate: rate * (-rate * x).exp())

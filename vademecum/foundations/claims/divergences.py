@@ -151,11 +151,11 @@ def kl_zero(constant: float = 2.0, curvature: float = 0.5, pairs: int = 10**4):
         yield equals("total variation", total_variation(p, q), half, k=k)
         apart = half > 1e-6  # of closer laws rounding hides the ratio
         ratio = (kl(p, q) / half**2)[apart]
-        yield at_least("divergence by squared variation", ratio, constant, k=k)
+        yield at_least("divergence over squared variation", ratio, constant, k=k)
     small = 0.1 ** torch.arange(1.0, 7.0)
     leaning = torch.stack([0.5 + small, 0.5 - small], -1)
     ratio = kl(leaning, FAIR) / total_variation(leaning, FAIR) ** 2
-    yield at_least("divergence by squared variation, for nearly fair coins", ratio, constant)
+    yield at_least("divergence over squared variation, for nearly fair coins", ratio, constant)
     p = 0.1 + 0.6 * random_laws(20, 4)
     v = torch.randn(20, 4)
     v = v - v.mean(-1, keepdim=True)
@@ -164,10 +164,14 @@ def kl_zero(constant: float = 2.0, curvature: float = 0.5, pairs: int = 10**4):
         t = (h * v / p).abs()
         rest = (p * t**3 / (3 * (1 - t))).sum(-1) / h**2 + 1e-14 / h  # and rounding of p + h v
         error = kl(p, p + h * v) / h**2 - curvature * (v**2 / p).sum(-1)
-        yield at_most("error of the quadratic form, by $h^2$", error.abs(), rest, h=h)
+        yield at_most("error of the quadratic form, over $h^2$", error.abs(), rest, h=h)
 
 
-kl_zero.foil(r"twice the constant fails for nearly fair coins", constant=4.0)
+kl_zero.foil(
+    "twice the constant fails for nearly fair coins",
+    refuted_by="divergence over squared variation, for nearly fair coins",
+    constant=4.0,
+)
 kl_zero.foil("the Fisher metric without its half", curvature=1.0)
 
 
@@ -196,7 +200,7 @@ def kl_asymmetry(formula: Divergence = kl):
     direct = formula(BIASED, MIRRORED)
     yield equals("divergence of mirror images", direct, formula(MIRRORED, BIASED))
     detour = there + formula(FAIR, MIRRORED)
-    yield at_least("divergence, less that by a detour", direct - detour, 0.8)
+    yield at_least("divergence less that of a detour", direct - detour, 0.8)
 
 
 kl_asymmetry.foil(

@@ -103,7 +103,7 @@ def empirical_cross_entropy(offset: int = -1, divergence: Divergence = kl_diverg
     plug_in = plain_entropy(hat.sum(0)) + plain_entropy(hat.sum(1)) - plain_entropy(hat.flatten())
     found = mutual_information_from_counts(table)
     yield equals("plug-in information of a 3 x 4 table", found.value + found.bias, plug_in)
-    yield equals("its bias, times n", found.bias * table.sum(), 2 * 3 / 2)
+    yield equals("bias of the plug-in information, times n", found.bias * table.sum(), 2 * 3 / 2)
     yield from table_optimism(torch.tensor([[0.2, 0.3], [0.3, 0.2]]), 40)
 
 

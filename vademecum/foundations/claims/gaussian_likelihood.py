@@ -104,7 +104,9 @@ def gaussian_mle_covariance(unbiased: bool = False, lost: int = 1, samples: int 
             loss = log_likelihood(x, mean, cov) - log_likelihood(x, mean, sigma)
             yield at_least("loss of another covariance", loss, 0.0, n=n, d=d)
             between = n * kl(0 * mean, cov, 0 * mean, sigma)
-            yield equals("loss, by the divergence", loss, between, n=n, d=d)
+            yield equals(
+                "loss of another covariance, against the divergence", loss, between, n=n, d=d
+            )
     weights = torch.randint(1, 9, (4,)).double()
     p = weights / weights.sum()
     centred = ATOMS - p @ ATOMS
@@ -115,7 +117,7 @@ def gaussian_mle_covariance(unbiased: bool = False, lost: int = 1, samples: int 
         average = (chance * gaussian_mle(ATOMS[picks]).cov).sum(0)
         yield equals("mean of the estimate", average, (n - lost) / n * sigma, n=n)
         average = (chance * gaussian_mle(ATOMS[picks], unbiased=True).cov).sum(0)
-        yield equals("mean with the divisor n - 1", average, sigma, n=n)
+        yield equals("mean of the estimate with the divisor n - 1", average, sigma, n=n)
 
 
 gaussian_mle_covariance.foil("the divisor n - 1 as the maximiser", unbiased=True)

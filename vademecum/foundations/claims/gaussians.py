@@ -56,8 +56,8 @@ def gaussian_blocks(semidefinite: tuple[str, ...] = ("11", "22"), draws: int = 2
     is rectangular and, apart from the whole matrix being positive semidefinite, arbitrary; even for
     $e = f$ it need be neither symmetric nor positive semidefinite.
 
-    Checked on marginal densities by quadrature of the joint one, and on the least eigenvalue of the
-    symmetric part of each square block said to be semidefinite.
+    Checked on marginal densities by quadrature of the joint one in up to three dimensions, and on
+    the least eigenvalue of the symmetric part of each square block said to be semidefinite.
 
     Knobs:
         semidefinite: Which blocks are said to be semidefinite, where they are square.
@@ -75,14 +75,13 @@ def gaussian_blocks(semidefinite: tuple[str, ...] = ("11", "22"), draws: int = 2
             if block.shape[0] == block.shape[1]:
                 least = torch.linalg.eigvalsh((block + block.T) / 2).min()
                 yield at_least("least eigenvalue of a block", least, 0.0, e=e, f=f, block=name)
+        order = list(range(e + f))
+        swapped = gaussian_marginal(u, cov, order[e:] + order[:e]).cov[:f, f:]
         crossed = cov[places["1"], places["2"]].T
-        yield equals(
-            "cross-covariance, transposed", crossed, cov[places["2"], places["1"]], e=e, f=f
-        )
+        yield equals("cross-covariance with the blocks exchanged", swapped, crossed, e=e, f=f)
         if e + f == 4:
             continue  # too many points for a quadrature
         cov = cov + torch.eye(e + f)  # also the witness is then at least as wide as I
-        order = list(range(e + f))
         for keep, rest in ((order[:e], order[e:]), (order[e:], order[:e])):
             marginal = gaussian_marginal(u, cov, keep)
             joint = MultivariateNormal(u[keep + rest], cov[keep + rest][:, keep + rest])
@@ -90,7 +89,7 @@ def gaussian_blocks(semidefinite: tuple[str, ...] = ("11", "22"), draws: int = 2
             density = MultivariateNormal(*marginal).log_prob(a).exp()
             share = density / integrated(joint, a, len(rest))
             at = {"kept": keep[0]}
-            yield equals("marginal density, by the integral", share, 1.0, e=e, f=f, **at)
+            yield equals("marginal density over the integral", share, 1.0, e=e, f=f, **at)
 
 
 ALL_BLOCKS = ("11", "22", "12", "21")
@@ -189,8 +188,10 @@ def gaussian_conditioning(formula: Callable = conditioned, sizes: Sizes = ((2, 2
         seen, hidden = back[:e].tolist(), back[e:].sort().indices
         moved = gaussian_condition(u[order], cov[order][:, order], seen, z)
         exact = torch.tensor(exact_mean)[hidden], torch.tensor(exact_cov)[hidden][:, hidden]
-        yield equals("mean, the observed ones scattered", moved.mean, exact[0], **at)
-        yield equals("covariance, the observed ones scattered", moved.cov, exact[1], **at)
+        yield equals("conditional mean, observed coordinates scattered", moved.mean, exact[0], **at)
+        yield equals(
+            "conditional covariance, observed coordinates scattered", moved.cov, exact[1], **at
+        )
         points = mean + torch.randn(10, f)
         joint = MultivariateNormal(u, cov).log_prob(torch.cat([z.expand(10, e), points], 1))
         ratio = joint - MultivariateNormal(u[:e], cov[:e, :e]).log_prob(z)

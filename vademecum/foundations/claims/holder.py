@@ -52,7 +52,9 @@ def holder_inequality(
             yield equals("dual norm, over the conjugate one", dual(u, p) / size, 1.0, **at)
             longest = float(np.linalg.norm(best.numpy(), p))
             yield at_most("norm of the maximiser", longest, 1.0, **at)
-            yield equals("product with it, over the dual norm", best @ u / size, 1.0, **at)
+            yield equals(
+                "product with the maximiser, over the dual norm", best @ u / size, 1.0, **at
+            )
         whole = integers(len(u))
         sizes = [abs(int(x)) for x in whole.tolist()]
         yield equals("dual of the 1-norm", int(dual(whole, 1)), max(sizes), n=len(u))
@@ -71,7 +73,8 @@ holder_inequality.foil(
     sources=("B-014",),
     budget=0.5,
     full={"draws": 500},
-    short=r"v^\top u = \|v\|_p \|u\|_{p^*} \iff |v_i|^p = \gamma |u_i|^{p^*},\ v_i u_i \ge 0",
+    short=r"v^\top u = \|v\|_p \|u\|_{p^*} \iff |v_i|^p = \gamma |u_i|^{p^*},\ v_i u_i \ge 0"
+    r" \;\; (u \ne 0)",
 )
 def holder_equality(
     powers: tuple[float, ...] = (1.5, 2, 3),

@@ -88,7 +88,7 @@ def entropy(order: float = 1.0, base: float = math.e, sign: int = 1):
         bits = mutual_information(joint, base=2) * math.log(2)
         yield equals("mutual information from bits", bits, exact, k=k)
     dyadic = torch.tensor([0.5, 0.25, 0.125, 0.125])
-    yield equals("nats of a dyadic law, by those of a bit", formula(dyadic) / math.log(2), 1.75)
+    yield equals("nats of a dyadic law over those of a bit", formula(dyadic) / math.log(2), 1.75)
     yield equals("bits of a dyadic law", sign * shannon(dyadic, base=2), 1.75)
 
 
@@ -129,6 +129,8 @@ def surprisal(formula: Callable[[Tensor], Tensor] = lambda p: -p.log()):
     Knobs:
         formula: The information content as a function of the probability.
     """
+    coin, pair = torch.tensor([0.5, 0.25])
+    yield equals("content of two fair coins", formula(pair), 2 * formula(coin))
     for k in (2, 6):
         p, q = random_laws(30, k), random_laws(30, 4)
         yield at_least("information content", formula(p), 0.0, k=k)
@@ -168,20 +170,20 @@ def integrated_entropy(law: Distribution, low: float, high: float) -> Tensor:
     budget=0.5,
     short=r"h(X) = -\int f \log f, \quad h(a X) = h(X) + \log |a|",
 )
-def differential_entropy(jacobian: float = 1.0, floor: float = -math.inf):
+def differential_entropy(jacobian: float = 1.0, floor: float | None = None):
     r"""Differential entropy can be negative.
 
-    For a density, $h(X) = -\int f \log f$ is not bounded below by 0 and not invariant under
-    scaling: $h(a X) = h(X) + \log |a|$ for $a \ne 0$. The uniform law on $[0, c]$ has
-    $h = \log c$, the exponential law of rate $\lambda$ has $h = 1 - \log \lambda$, and the normal
-    law has $h = \frac12 \log(2 \pi e \sigma^2)$, which is negative for
+    For a density, $h(X) = -\int f \log f$ is bounded below by $-\log \sup f$, and not by 0; nor is
+    it invariant under scaling: $h(a X) = h(X) + \log |a|$ for $a \ne 0$. The uniform law on
+    $[0, c]$ has $h = \log c$, the exponential law of rate $\lambda$ has $h = 1 - \log \lambda$, and
+    the normal law has $h = \frac12 \log(2 \pi e \sigma^2)$, which is negative for
     $\sigma^2 < \frac{1}{2 \pi e}$.
 
     Checked by quadrature, and on torch's closed forms.
 
     Knobs:
         jacobian: The factor of $\log |a|$.
-        floor: What the entropy of a density is said to be at least.
+        floor: What the entropy of a density is said to be at least; $-\log \sup f$ if not given.
     """
     cases = [
         ("uniform", Uniform(0.0, 0.5), 0.0, 0.5, math.log(0.5)),
@@ -190,10 +192,12 @@ def differential_entropy(jacobian: float = 1.0, floor: float = -math.inf):
         ("normal with entropy 0", Normal(0.0, (2 * math.pi * math.e) ** -0.5), -3.0, 3.0, 0.0),
     ]
     for name, law, low, high, closed in cases:
+        top = law.log_prob(torch.tensor(max(low, 0.0)))  # all densities here are largest at 0
         area = integrated_entropy(law, low, high)
         yield equals("torch's entropy", law.entropy(), closed, law=name)
         yield equals("entropy of a density", area, closed, law=name)
-        yield at_least("entropy of a density", area, floor, law=name)
+        lowest = -top if floor is None else floor
+        yield at_least("entropy of a density, from below", area, lowest, law=name)
         for a in (-2.0, 0.1, 3.0):
             scaled = TransformedDistribution(law, AffineTransform(0.0, a))
             measured = integrated_entropy(scaled, a * low, a * high)

@@ -33,7 +33,8 @@ def ordered(values: Tensor, which: str) -> Tensor:
     by="sampling",
     budget=0.6,
     full={"n": 500, "matrices": 10},
-    short=r"\min_i |\lambda_i - \theta| \le \|A x - \theta x\|, \quad \theta = x^\top A x",
+    short=r"\min_i |\lambda_i - \theta| \le \|A x - \theta x\|, \quad"
+    r" \theta = x^\top A x,\ \|x\| = 1,\ A = A^\top",
 )
 def lanczos_residual_bound(power: int = 1, n: int = 40, matrices: int = 1):
     r"""A Ritz value is as close to an eigenvalue as its residual norm.
@@ -169,7 +170,7 @@ def stacked(found: list[ProbeEstimate]) -> tuple[Tensor, Tensor]:
     by="identity",
     budget=0.7,
     full={"runs": 5000},
-    short=r"\mathbb{E}[z^\top A z] = \mathrm{Tr}\, A, \quad "
+    short=r"z_i = \pm 1, A = A^\top: \mathbb E[z^\top A z] = \mathrm{Tr} A,\ "
     r"\mathrm{Var}[z^\top A z] = 2 \sum_{i \ne j} A_{ij}^2",
 )
 def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 120) -> Iterator[Evidence]:
@@ -195,10 +196,10 @@ def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 120) -> I
     A = with_eigenvalues(torch.randn(n))
     Z = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)))
     entries, rows = (Z @ A) * Z, variances(A, diagonal)
-    yield equals("mean of the form", entries.sum(1).mean(), A.trace(), n=n)
-    yield equals("variance of the form", entries.sum(1).var(correction=0), 2 * rows.sum(), n=n)
-    yield equals("mean of the entries", entries.mean(0), A.diagonal(), n=n)
-    yield equals("variance of the entries", entries.var(0, correction=0), rows, n=n)
+    yield equals("mean of $z^\\top A z$", entries.sum(1).mean(), A.trace(), n=n)
+    yield equals("variance of $z^\\top A z$", entries.sum(1).var(correction=0), 2 * rows.sum(), n=n)
+    yield equals("mean of $z_i (A z)_i$", entries.mean(0), A.diagonal(), n=n)
+    yield equals("variance of $z_i (A z)_i$", entries.var(0, correction=0), rows, n=n)
     wide = with_eigenvalues(1 + torch.randn(4 * n) / 10)
     Z = signs(8, 4 * n, dice(0))
     entries, rows, at = (wide @ Z) * Z, variances(wide, diagonal), {"n": 4 * n}
@@ -230,7 +231,7 @@ hutchinson_variance.foil(
 @claim(
     by="identity",
     budget=0.5,
-    short=r"\sum_j w_j\, p(\theta_j) = v^\top p(A)\, v, \quad \deg p \le 2 s - 1",
+    short=r"\sum_j w_j\, p(\theta_j) = v^\top p(A)\, v, \quad \deg p \le 2 s - 1,\ \|v\| = 1",
 )
 def spectral_quadrature(extra: int = 0, n: int = 30):
     r"""Lanczos is Gauss quadrature.
@@ -270,7 +271,9 @@ def spectral_quadrature(extra: int = 0, n: int = 30):
     forms = ((Q.T @ V).square() * (Q.T @ definite @ Q).diagonal().log()[:, None]).sum(0)
     found = log_det(definite, probes=5, steps=16, generator=dice(0))
     yield equals("log-determinant from five probes", found.value, forms.mean(), n=n)
-    yield equals("its standard error", found.standard_error, forms.std() / 5**0.5, n=n)
+    yield equals(
+        "standard error of the log-determinant", found.standard_error, forms.std() / 5**0.5, n=n
+    )
     exact = log_det(definite, probes=n).value
     yield equals("log-determinant from n probes", exact, torch.logdet(definite), n=n)
 

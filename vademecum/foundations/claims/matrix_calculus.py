@@ -36,7 +36,7 @@ def of_vectors(symmetrise: bool) -> list[Identity]:
         Identity("log sum exp", lambda x: x.exp().sum().log(), x, p[None]),
         Identity("softmax", soft, x, torch.diag(p) - torch.outer(p, p)),
         Identity("sin, entry by entry", torch.sin, x, torch.diag(x.cos())),
-        Identity("a (b^T x)", lambda x: b * dot(a, x), x, torch.outer(b, a)),
+        Identity("b (a^T x)", lambda x: b * dot(a, x), x, torch.outer(b, a)),
     ]
 
 

@@ -55,7 +55,7 @@ def frobenius_norm(adjoint: Callable[[Tensor], Tensor] = lambda A: A.mH):
         total = int(sum((a * a.conjugate()).real for a, _ in entries))
         trace = (adjoint(A) @ A).diagonal().sum()
         yield equals(r"trace of $A^* A$", int(trace.real), total, m=m, n=n)
-        yield equals("its imaginary part", complex(trace).imag, 0.0, m=m, n=n)
+        yield equals("imaginary part of the trace of $A^* A$", complex(trace).imag, 0.0, m=m, n=n)
         yield equals("Frobenius norm", frobenius(A), math.sqrt(total), m=m, n=n)
         inner = complex((adjoint(A) @ B).diagonal().sum())
         right = sum(a.conjugate() * b for a, b in entries)
@@ -147,7 +147,9 @@ def frobenius_orthogonal_invariance(p: int = 2, orthogonal: bool = True):
             NQ = N * torch.eye(d, dtype=torch.long) - 2 * torch.outer(v, v)
             whole = int((NQ @ matrix).abs().pow(p).sum())
             before = N**p * int(matrix.abs().pow(p).sum())
-            yield equals(r"sum of powers after $N Q$", whole, before, d=d, columns=len(matrix.T))
+            yield equals(
+                "sum of powers of the entries of $N Q A$", whole, before, d=d, columns=len(matrix.T)
+            )
     for d, n in ((2, 1), (3, 4), (6, 2)):
         A, (Q, R) = torch.randn(d, n), (torch.randn(s, s) for s in (d, n))
         if orthogonal:

@@ -226,13 +226,15 @@ def mgf_independent_sum(coupling: Coupling = "independent", inside: bool = True,
             pair = [side.get(k, Fraction(0)) for side in (left, right)]
             scale = math.lcm(*(c.denominator for c in pair))
             one, other = (int(c * scale) for c in pair)
-            yield equals("coefficient of $e^{k t}$, in lowest terms", one, other, k=k, draw=draw)
+            yield equals(
+                "coefficient of $e^{k t}$, times the common denominator", one, other, k=k, draw=draw
+            )
 
 
 mgf_independent_sum.foil("$Y = -X$: the sum is constant", coupling="Y = -X")
 mgf_independent_sum.foil(
     r"the weights outside, $\prod_i M_{X_i}(t)^{a_i}$",
-    refuted_by="coefficient of $e^{k t}$, in lowest terms",
+    refuted_by="coefficient of $e^{k t}$, times the common denominator",
     inside=False,
 )
 for _where, _coupling, _of, _why in (

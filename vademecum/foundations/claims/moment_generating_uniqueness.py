@@ -248,8 +248,13 @@ def tails(
             yield equals("growth of the integral as $R$ doubles", more / less, 1.0, tol=1e-6, **at)
 
 
-mgf_existence.foil("the log-normal law has all moments, and yet", heavy=("Cauchy", "Pareto"))
-mgf_existence.foil("a light tail has one", heavy=("normal", "Cauchy", "log-normal", "Pareto"))
+mgf_existence.foil(
+    "the log-normal law has all moments, and still no such function", heavy=("Cauchy", "Pareto")
+)
+mgf_existence.foil(
+    "the normal law, whose tails are light, has one",
+    heavy=("normal", "Cauchy", "log-normal", "Pareto"),
+)
 mgf_existence.erratum(
     "E-257",
     printed="every distribution said to have its own kind of MGF (prose, just after a theorem that "

@@ -128,11 +128,9 @@ def covariance(formula: Callable[..., Tensor] = cross_covariance, draws: int = 5
         product = exact_cov(x, y, w)
         centred = ((n * x - w @ x).T * w) @ (n * y - w @ y)
         yield equals("centred products, times $n^3$", centred, n * product, draw=k)
-        yield equals(
-            "covariance, against the transpose, times $n^2$", product, exact_cov(y, x, w).T, draw=k
-        )
-        measured = formula(x, y, w)
-        yield equals("shape", measured.shape, [3, 2], draw=k)
+        measured, turned = formula(x, y, w), formula(y, x, w).T
+        yield equals("covariance of Y and X, transposed", turned, product / n**2, draw=k)
+        yield equals("shape of the covariance", measured.shape, [3, 2], draw=k)
         yield equals("covariance", measured, product / n**2, draw=k)
         peer = np.cov(xy.T.numpy(), ddof=0, aweights=w.numpy())
         yield equals("NumPy's covariance", peer[:3, 3:], product / n**2, draw=k)

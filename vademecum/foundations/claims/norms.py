@@ -60,7 +60,9 @@ def p_norm(
             yield at_most("norm of a sum", formula(x + y, p), value + formula(y, p), **at)
             yield equals(r"norm of $-3 x$", formula(-3 * x, p), 3 * value, **at)
             yield at_least("norm, against the largest entry", value, top, **at)
-            yield at_most(r"norm, against $n^{1/p}$ times it", value, n ** (1 / p) * top, **at)
+            yield at_most(
+                r"norm, against $n^{1/p}$ times the largest entry", value, n ** (1 / p) * top, **at
+            )
         yield at_most("norm for the next exponent", values[1:], values[:-1], n=n)
         whole = [round(9 * v) for v in x.tolist()]
         total = formula(torch.tensor(whole).double(), 1)
@@ -138,11 +140,12 @@ def cauchy_schwarz(bars: bool = True, q: float = 2.0, draws: int = 2):
     is a non-negative multiple of the other. For sums, $(\sum_i x_i y_i)^2 \le \sum_i x_i^2
     \sum_i y_i^2$, and the gap is Lagrange's $\sum_{i < j} (x_i y_j - x_j y_i)^2$.
 
-    For integer vectors the gap of the squares is an integer, so that $\|u\| \|v\| -
-    \langle u, v \rangle$ is zero or at least $\frac{1}{2 \|u\| \|v\|}$.
+    For integer vectors the gap of the squares, $\|u\|^2 \|v\|^2 - \langle u, v \rangle^2$, is an
+    integer, so that $\|u\| \|v\| - \langle u, v \rangle$ is zero or at least
+    $\frac{1}{2 \|u\| \|v\|}$.
 
     Knobs:
-        bars: Whether the absolute value of the inner product is said to be at least 0, or the inner
+        bars: Whether the absolute value of the inner product stands on the left, or the inner
             product itself.
         q: The exponent of the norm of $v$.
         draws: How many vectors of each length are drawn.
@@ -166,12 +169,12 @@ def cauchy_schwarz(bars: bool = True, q: float = 2.0, draws: int = 2):
         kind = "dependent" if dependent else "independent"
         yield compare(f"gap of the squares of {kind} vectors", gap, int(not dependent), n=n)
         size, bound = abs(inner) if bars else inner, norm(u) * norm(v, q)
-        yield at_least("inner product in bars", size, 0, n=n)
-        yield at_most("inner product", size, bound, n=n)
-        if dependent and inner >= 0:
-            yield equals("inner product of a multiple", inner, bound, n=n)
-        else:
-            yield at_least("gap otherwise", bound - inner, 1 / (2 * bound), n=n)
+        yield at_most("left side of the inequality", size, bound, n=n)
+        if dependent:
+            yield equals("left side for dependent vectors", size, bound, n=n)
+        if not dependent or inner < 0:
+            gap = bound - inner
+            yield at_least("product of the norms less inner product", gap, 1 / (2 * bound), n=n)
         B = integers(n, n)
         M = B.mT @ B + torch.eye(n)  # another inner product
         left, right = int(u @ M @ v) ** 2, int(u @ M @ u) * int(v @ M @ v)
@@ -179,7 +182,8 @@ def cauchy_schwarz(bars: bool = True, q: float = 2.0, draws: int = 2):
 
 
 cauchy_schwarz.foil(
-    r"$0 \le \langle u, v \rangle$ without the bars: $-2$ for $u = -v = (1, 1)$", bars=False
+    r"without the bars dependent vectors need not attain 2: $-2$ for $u = -v = (1, 1)$",
+    bars=False,
 )
 cauchy_schwarz.foil(
     r"$\|u\|_2 \|v\|_\infty = 1.41$ is less than $\langle u, u \rangle = 2$ at $u = v = (1, 1)$",

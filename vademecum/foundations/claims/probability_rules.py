@@ -142,7 +142,7 @@ def product_rule(
     refused = refusals(lambda: conditional(empty, 1, given=0))
     yield equals("refusals to condition on an impossible value", refused, 1)
     kept = empty[marginal(empty, 0) > 0]
-    yield equals("joint probabilities", product_of(kept, weight), kept, law="without it")
+    yield equals("joint probabilities", product_of(kept, weight), kept, law="random, once more")
     for size in sizes:
         joint = law(counts(outcomes(size), size))
         chain = torch.ones(())
@@ -257,13 +257,13 @@ def union_bound(
         )
         null = torch.as_tensor(overlap == 0)
         surplus, equal = total - union, null if disjoint else torch.ones_like(null)
-        yield equals("surplus of the sum without overlaps", surplus[equal], 0, size=size)
+        yield equals("surplus of the sum where equality is claimed", surplus[equal], 0, size=size)
         yield at_least("surplus of the sum with overlaps", surplus[~null], 1, size=size)
 
 
-union_bound.foil("the largest of them: two disjoint halves make a whole", bound="max")
+union_bound.foil("the largest of them: disjoint events add up", bound="max")
 union_bound.foil(
-    r"always equality: not for $A_1 = A_2$",
-    refuted_by="surplus of the sum without overlaps",
+    "always equality: not where events overlap",
+    refuted_by="surplus of the sum where equality is claimed",
     disjoint=False,
 )

@@ -76,7 +76,7 @@ def projection_nearest(
             yield at_most(r"largest $\langle x - p, z - p \rangle$ over the set", angle, 0.0, **at)
             if onto == "simplex":
                 yield at_least("entries of the projection", p, 0.0, tol=0.0, **at)
-                yield equals("sum of its entries", p.sum(-1), radius, **at)
+                yield equals("sum of the entries of the projection", p.sum(-1), radius, **at)
             else:
                 size = torch.linalg.vector_norm(p, ORDERS[onto], dim=-1)
                 yield at_most("norm of the projection", size, radius, **at)

@@ -85,11 +85,13 @@ def less_a_square(f: Function, mu: float) -> Iterator[Evidence]:
     for share in (mu, mu + 0.01):
         rest = lambda x, m=share: f(x) - m / 2 * x.square().sum(1)  # noqa: E731
         found = int(search(rest, -1.0, 1.0, d=2).found)
-        name = "violations of convexity found, less the square"
+        name = "violations of convexity found for $f - \\frac\\mu2 |x|^2$"
         yield equals(name, found, int(share > mu), mu=share)
 
 
-strong_convexity.foil("the factor 1/2 is lost: the half square has the constant 1", half=1.0)
+strong_convexity.foil(
+    "the factor 1/2 is lost: along the flattest direction the gap is half as large", half=1.0
+)
 strong_convexity.foil("no constant larger than the least eigenvalue will do", surplus=0.01)
 
 
@@ -146,7 +148,7 @@ def strong_convexity_curvature(
         h = torch.tensor([[small / 10]])
         share = bregman_divergence(shapes["quartic"], h, -h) / (small / 2 * (2 * h[0]) ** 2)
         # 8 h^4 of 2 mu h^2: 0.04 mu, where 1 is needed
-        yield equals("share of the gap that $x^4$ has", share / small, 0.04, mu=small)
+        yield equals("gap of $x^4$ over $\\frac{\\mu^2}2 (y - x)^2$", share / small, 0.04, mu=small)
     plane: Function = lambda x: x[:, 0] ** 2 + x[:, 0].cos() + 3 * x[:, 1] ** 2 / 2  # noqa: E731
     yield from least_curvature(plane, Ball(torch.zeros(2), 5.0), 1.0, of="x^2 + cos x + 3/2 y^2")
 

@@ -95,5 +95,13 @@ def pascal_rule(drop: int = 1, neighbour: int = -1, largest: int = 10):
         yield equals("dichotomies of one more point", grown, parts, n=n)
 
 
-pascal_rule.foil("the upper index is lowered too: 10 instead of 6 for n = 4, k = 2", drop=0)
-pascal_rule.foil("the wrong neighbour: 4 instead of 6 for n = 4, k = 2", neighbour=1)
+pascal_rule.foil(
+    "the upper index is lowered too: 2 instead of 1 for n = k = 1",
+    refuted_by="sum of two neighbours",
+    drop=0,
+)
+pascal_rule.foil(
+    "the wrong neighbour: 0 instead of 1 for n = k = 1",
+    refuted_by="sum of two neighbours",
+    neighbour=1,
+)

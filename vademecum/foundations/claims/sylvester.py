@@ -204,10 +204,25 @@ def definiteness_trichotomy(
     indefinite = torch.tensor([word == "indefinite" for word in words])
     singular = leading_minors(A)[:, -1] == 0
     yield equals("matrices that fail both tests", int(fails.sum()), 727, d=3)
-    yield equals("indefinite ones of them", int((fails & indefinite).sum()), 682, d=3)
+    yield equals(
+        "indefinite matrices among those that fail both tests",
+        int((fails & indefinite).sum()),
+        682,
+        d=3,
+    )
     rest = fails & ~indefinite
-    yield equals("singular ones of the others", int((rest & singular).sum()), 45, d=3)
-    yield equals("nonsingular ones of the others", int((rest & ~singular).sum()), 0, d=3)
+    yield equals(
+        "singular matrices among those neither definite nor indefinite",
+        int((rest & singular).sum()),
+        45,
+        d=3,
+    )
+    yield equals(
+        "nonsingular matrices among those neither definite nor indefinite",
+        int((rest & ~singular).sum()),
+        0,
+        d=3,
+    )
 
 
 for _where, _matrix, _why in (

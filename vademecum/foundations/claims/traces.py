@@ -52,7 +52,7 @@ def trace_eigenvalues(counted: Literal["all", "distinct", "singular"] = "all"):
             values = {complex(round(v.real, 3), round(v.imag, 3)) for v in values}
         found = complex(sum(values))
         yield equals("sum of the eigenvalues", found.real, total, **at)
-        yield equals("imaginary part of that sum", found.imag, 0.0, **at)
+        yield equals("imaginary part of the sum of the eigenvalues", found.imag, 0.0, **at)
 
 
 trace_eigenvalues.foil(
@@ -136,7 +136,7 @@ def trace_linear(
         c = Fraction(2 + abs(int(whole())), 8)  # never 1
         scaled = np.trace(c * A.numpy().astype(object))
         factor = c if homogeneous == "c" else c**n
-        name = "$8^n$ times the trace of the multiple"
+        name = "trace of $c A$, times $8^n$"
         yield equals(name, int(8**n * scaled), int(8**n * factor * a), n=n, c=str(c))
 
 
@@ -146,6 +146,6 @@ trace_linear.foil(
 )
 trace_linear.foil(
     "the power $c^n$, as for the determinant",
-    refuted_by="$8^n$ times the trace of the multiple",
+    refuted_by="trace of $c A$, times $8^n$",
     homogeneous="c^n",
 )

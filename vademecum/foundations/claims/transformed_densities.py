@@ -81,7 +81,7 @@ def scaled_density(formula: Callable[..., Tensor] = affine):
             at = {"alpha": alpha, "law": name}
             yield equals("integral of the density up to z", area, below, **at)
             twin = TransformedDistribution(law, AffineTransform(beta, alpha)).log_prob(z).exp()
-            yield equals("density, by torch's", f(z) / twin, 1.0, **at)
+            yield equals("density over torch's", f(z) / twin, 1.0, **at)
 
 
 scaled_density.foil(
@@ -171,13 +171,13 @@ def change_of_variables(formula: Callable[..., Tensor] = pushed, power: int = 3,
     z = 0.3 + 0.8 * torch.randn(20, 1)
     along = partial(formula, lambda z: line.log_prob(z)[:, 0])
     mirrored = Normal(-0.3, 0.8).log_prob(-z[:, 0]).exp()
-    yield equals("density, by the exact one", along(torch.neg, z) / mirrored, 1.0, map="-z")
+    yield equals("density over the exact one", along(torch.neg, z) / mirrored, 1.0, map="-z")
     log_normal = torch.as_tensor(scipy.stats.lognorm.pdf(z.exp(), 0.8, scale=np.exp(0.3))[:, 0])
-    yield equals("density, by the exact one", along(torch.exp, z) / log_normal, 1.0, map="exp z")
+    yield equals("density over the exact one", along(torch.exp, z) / log_normal, 1.0, map="exp z")
     x = (z[:, 0] ** power).requires_grad_()
     (slope,) = torch.autograd.grad(distribution(x, 0.3, 0.8, power).sum(), x)
     share = along(lambda z: z**power, z) / slope
-    yield equals("density, by the exact one", share, 1.0, map=f"z^{power}")
+    yield equals("density over the exact one", share, 1.0, map=f"z^{power}")
     for d in (2, 3):
         A = torch.linalg.qr(torch.randn(d, d)).Q * (torch.rand(d) + 0.5)  # well conditioned
         B, b, mean = torch.randn(d, d), torch.randn(d), torch.randn(d)
@@ -185,7 +185,7 @@ def change_of_variables(formula: Callable[..., Tensor] = pushed, power: int = 3,
         moved = MultivariateNormal(A @ mean + b, A @ cov @ A.T).log_prob(z @ A.T + b).exp()
         source = MultivariateNormal(mean, cov).log_prob
         share = formula(source, lambda z, A=A, b=b: A @ z + b, z) / moved
-        yield equals("density, by the exact one", share, 1.0, map="A z + b", d=d)
+        yield equals("density over the exact one", share, 1.0, map="A z + b", d=d)
     x = torch.cartesian_prod(torch.arange(-7, 7 + h, h), torch.arange(-22, 72 + h, h))
     z = torch.func.vmap(unbent)(x)
     plane = MultivariateNormal(torch.zeros(2), torch.eye(2)).log_prob
@@ -194,7 +194,7 @@ def change_of_variables(formula: Callable[..., Tensor] = pushed, power: int = 3,
     inner = (plane(z) > -200).nonzero()[::25, 0]  # beyond, densities underflow
     back = torch.linalg.det(torch.func.vmap(torch.func.jacrev(unbent))(x[inner])).abs()
     share = density[inner] / (plane(z[inner]).exp() * back)
-    yield equals("density, by the second form", share, 1.0, map="bent")
+    yield equals("density over that of the second form", share, 1.0, map="bent")
 
 
 for _slip, _why in (
