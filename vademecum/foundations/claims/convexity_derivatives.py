@@ -134,7 +134,7 @@ def curvatures():
         cube = Box(-torch.ones(2), torch.ones(2))
         least = strong_convexity_constant(f, cube, pairs=20, starts=2, steps=2).value
         yield equals("least eigenvalue of a Hessian", least, 2 - c, c=c)
-        gap = search(f, -1.0, 1.0, d=2).gap
+        gap = search(f, -1.0, 1.0, d=2, steps=8).gap
         yield equals("largest gap of a chord", gap, max(c - 2, 0.0), c=c)
     known: dict[str, tuple[Function, float, float, float]] = {
         "softplus": (torch.nn.functional.softplus, -5.0, 5.0, 1 / (2 + 2 * math.cosh(5))),
@@ -143,7 +143,9 @@ def curvatures():
     }
     for name, (f, low, high, least) in known.items():
         box = Box(torch.tensor([low]), torch.tensor([high]))
-        found = strong_convexity_constant(lambda x, f=f: f(x)[:, 0], box, pairs=20, starts=4)
+        found = strong_convexity_constant(
+            lambda x, f=f: f(x)[:, 0], box, pairs=20, starts=4, steps=10
+        )
         yield equals("least curvature of one variable", found.value, least, function=name)
 
 
