@@ -1,14 +1,16 @@
 """What the course claims of compact sets, Lipschitz maps and Fourier transforms."""
 
 import math
+from collections.abc import Callable
 from functools import cache
 from itertools import combinations_with_replacement, product
 from typing import Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.foundations import Ball, Box, lipschitz_constant
+from vademecum.foundations import Ball, Box, DifferenceQuotient, lipschitz_constant
 
 
 class Interval(NamedTuple):
@@ -113,6 +115,13 @@ def edit_distance(s: str, t: str) -> int:
     return min(change, 1 + edit_distance(s[1:], t), 1 + edit_distance(s, t[1:]))
 
 
+def quotient(f: Callable[[Tensor], Tensor], found: DifferenceQuotient) -> Tensor:
+    """The difference quotient at the place found, or the slope there if the length is 0."""
+    x, v, t = found.x, found.direction, found.distance
+    rise = (f(x + t * v) - f(x)) / t if t else torch.func.jvp(f, (x,), (v,))[1]
+    return rise.norm()
+
+
 @claim(
     by="sampling",
     sources=("D-059",),
@@ -163,6 +172,7 @@ def lipschitz_continuity(
         found = lipschitz_constant(g, box, pairs=20, starts=4)
         at = {"function": name, "low": low, "high": high}
         yield equals("steepest quotient found on an interval", found.value, steepest, **at)
+        yield equals("quotient at the place found", quotient(g, found), found.value, **at)
     shapes = torch.randint(1, 6, (sets, 2)).tolist()
     maps = [torch.tensor([[0.0, 1.0], [0.0, 0.0]]), *(torch.randn(m, n) for m, n in shapes)]
     for a in maps:
@@ -178,6 +188,8 @@ def lipschitz_continuity(
         ball = Ball(torch.zeros(n), 2.0)
         found = lipschitz_constant(lambda x, a=a: x @ a.T, ball, pairs=20, starts=2, steps=2)
         yield equals("steepest quotient found of a matrix", found.value, top, m=m, n=n)
+        along = (a @ found.direction).norm()
+        yield equals("stretch along the direction found", along, found.value, m=m, n=n)
     words = ["".join(w) for n in range(5) for w in product("01", repeat=n)]
     strings = list(combinations_with_replacement(words, 2))
     lengths = [abs(len(s) - len(t)) for s, t in strings]

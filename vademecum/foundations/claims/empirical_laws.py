@@ -94,10 +94,13 @@ def empirical_cross_entropy(offset: int = -1, divergence: Divergence = kl_diverg
             yield equals("mean plug-in entropy", found, weights @ plain_entropy(counts / n), **at)
             yield equals("mean shortfall of the entropy", plain_entropy(p) - found, optimism, **at)
             for rule in ("miller_madow", "jackknife"):
-                mean = weights @ entropy_from_counts(counts, correction=rule).value
-                off = n * (mean - plain_entropy(p)).abs()
+                corrected = entropy_from_counts(counts, correction=rule)
+                off = n * (weights @ corrected.value - plain_entropy(p)).abs()
                 name = "bias of a corrected entropy, times n"
                 yield at_most(name, off, rest, **at, rule=rule)
+                whole = weights @ (corrected.value + corrected.bias)
+                name = "mean of the corrected entropy and of its correction"
+                yield equals(name, whole, found, **at, rule=rule)
     table = torch.randint(1, 9, (3, 4))
     hat = table / table.sum()
     plug_in = plain_entropy(hat.sum(0)) + plain_entropy(hat.sum(1)) - plain_entropy(hat.flatten())

@@ -141,6 +141,7 @@ def multivariate_normal(
         pushed = pushforward_density(
             lambda z, law=standard: law.log_prob(z).sum(-1), lambda z, r=root, m=mu: m + r @ z, z
         )
+        yield equals("images under the pushforward", pushed.x, x, d=d)
         yield equals("log-density of the pushforward", pushed.log_density, log, d=d)
         var = torch.rand(d) + 0.1
         x = mu + z * var.sqrt()

@@ -54,7 +54,8 @@ def strong_convexity(half: float = 0.5, surplus: float = 0.0, n: int = 200):
         n: How many pairs $x, y$ are drawn.
     """
     for a, b, d in ((4, 0, 2), (5, -4, 2), (3, 2, 3)):
-        f, at = quadratic(form(a, b, d)), {"d": d, "a": a, "b": b}
+        h, at = form(a, b, d), {"d": d, "a": a, "b": b}
+        f = quadratic(h)
         least, largest = sorted((a - b, a + (d - 1) * b))
         mu = least + surplus
         x, y = 2 * integers(2, n, d)
@@ -66,8 +67,14 @@ def strong_convexity(half: float = 0.5, surplus: float = 0.0, n: int = 200):
         ball = Ball(torch.randn(d), 1.0)
         found = strong_convexity_constant(f, ball, pairs=20, starts=2, steps=2)
         yield equals("constant of strong convexity found", found.value, mu, **at)
+        flattest = found.direction
+        yield equals(
+            "curvature along the flattest direction found", flattest @ h @ flattest, mu, **at
+        )
         found = smoothness_constant(f, ball, pairs=20, starts=2, steps=2)
         yield equals("constant of smoothness found", found.value, largest, **at)
+        bend = (h @ found.direction).norm()
+        yield equals("change of slope along the direction found", bend, largest, **at)
     yield from less_a_square(quadratic(form(3, 2, 2)), 1.0 + surplus)
     for ridge in (0.1, 2.0):
         f = lambda w, r=ridge: logistic(w) + r / 2 * w.square().sum(1)  # noqa: E731
