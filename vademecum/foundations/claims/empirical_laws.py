@@ -90,17 +90,7 @@ def empirical_cross_entropy(offset: int = -1, divergence: Divergence = kl_diverg
             optimism = weights @ divergence(counts / n, p.expand_as(counts))
             off = (n * optimism - (len(p) + offset) / 2).abs()
             yield at_most("optimism off its first term, times n", off, rest, **at)
-            found = weights @ entropy_from_counts(counts, correction="none").value
-            yield equals("mean plug-in entropy", found, weights @ plain_entropy(counts / n), **at)
-            yield equals("mean shortfall of the entropy", plain_entropy(p) - found, optimism, **at)
-            for rule in ("miller_madow", "jackknife"):
-                corrected = entropy_from_counts(counts, correction=rule)
-                off = n * (weights @ corrected.value - plain_entropy(p)).abs()
-                name = "bias of a corrected entropy, times n"
-                yield at_most(name, off, rest, **at, rule=rule)
-                whole = weights @ (corrected.value + corrected.bias)
-                name = "mean of the corrected entropy and of its correction"
-                yield equals(name, whole, found, **at, rule=rule)
+            yield from entropy_optimism(p, counts, weights, optimism)
     table = torch.randint(1, 9, (3, 4))
     hat = table / table.sum()
     plug_in = plain_entropy(hat.sum(0)) + plain_entropy(hat.sum(1)) - plain_entropy(hat.flatten())
@@ -113,6 +103,22 @@ def empirical_cross_entropy(offset: int = -1, divergence: Divergence = kl_diverg
 def next_term(p: Tensor) -> Tensor:
     r"""$n^2$ times the second term of the optimism of n draws."""
     return ((1 / p).sum() - 1) / 12
+
+
+def entropy_optimism(p: Tensor, counts: Tensor, weights: Tensor, optimism: Tensor):
+    """The mean of the entropy estimated from counts, over all of them."""
+    n, true = int(counts[0].sum()), plain_entropy(p)
+    at, rest = {"n": n, "k": len(p)}, 2 * next_term(p) / n
+    found = weights @ entropy_from_counts(counts, correction="none").value
+    yield equals("mean plug-in entropy", found, weights @ plain_entropy(counts / n), **at)
+    yield equals("mean shortfall of the entropy", true - found, optimism, **at)
+    for rule in ("miller_madow", "jackknife"):
+        corrected = entropy_from_counts(counts, correction=rule)
+        off = n * (weights @ corrected.value - true).abs()
+        yield at_most("bias of a corrected entropy, times n", off, rest, **at, rule=rule)
+        whole = weights @ (corrected.value + corrected.bias)
+        name = "mean of the corrected entropy and of its correction"
+        yield equals(name, whole, found, **at, rule=rule)
 
 
 def table_optimism(joint: Tensor, n: int):
