@@ -24,7 +24,7 @@ def laws(n: int, atoms: int) -> tuple[Tensor, Tensor, Tensor]:
     m = k.sum(1)
     x = m[:, None] * torch.randint(-6, 7, (n, atoms))
     x[0, :2] = torch.tensor([-2, 1])
-    x[1] = 5
+    x[1:2] = 5
     return k, x, m
 
 
