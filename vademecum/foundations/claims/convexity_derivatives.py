@@ -43,7 +43,7 @@ def convexity_first_order(
     for d in (2, 3, 5):
         x, y = integers(2, n, d)
         x[0], y[0] = 0, -2
-        x[1], y[1] = 0, torch.eye(d)[1]
+        x[1:2], y[1:2] = 0, torch.eye(d)[1]
         b, a = integers(d, d, most=3), integers(d, most=3)
         f = wrong.get(among, lambda x, a=a: (x @ a) ** 4)
         gap = bregman_divergence(f, y, x).long()  # exact integers

@@ -116,7 +116,7 @@ def jensen_shannon_metric(power: float = 1.0, triples: int = 10**4):
     """
     quarters = torch.tensor([[w, 4 - w] for w in range(5)]) / 4
     grid = torch.stack([torch.stack(t) for t in product(quarters, repeat=3)], 1)
-    random = [Dirichlet(torch.full((k,), 0.3)).sample((3, triples // 2)) for k in (2, 6)]
+    random = [Dirichlet(torch.full((k,), 0.3)).sample((3, (triples + 1) // 2)) for k in (2, 6)]
     for p, q, r in (grid, *random):
         apart, first, second = (js_distance(*ends) ** power for ends in ((p, r), (p, q), (q, r)))
         at = {"k": p.shape[-1]}

@@ -244,7 +244,7 @@ def union_bound(
     for size in (2, 3, 6):
         density = torch.rand(families, 1, 1) / 2
         events = torch.rand(families, size, points) < density
-        owner = torch.randint(size + 1, (families // 2, 1, points))
+        owner = torch.randint(size + 1, ((families + 1) // 2, 1, points))
         events[::2] = torch.arange(size)[:, None] == owner  # half of them without overlaps
         events[0, :, 0] = True  # a point of weight 1 in all of them
         chance = (events * weights[:, None]).sum(-1)

@@ -143,7 +143,7 @@ def strong_convexity_curvature(
     }
     x, y = 40 * torch.rand(2, n, 1) - 20
     x[0], y[0] = 0.0, 0.1
-    x[1], y[1] = -0.01, 0.01
+    x[1:2], y[1:2] = -0.01, 0.01
     step = (y - x)[:, 0]
     # The gap over the half square of the step; values up to 400, four operations deep, are rounded.
     share = (bregman_divergence(shapes[shape], y, x) + 1e-12) / (step**2 / 2)
