@@ -1,6 +1,8 @@
 """Figures of evidence: one panel a name, curves where a coordinate runs, words where none does."""
 
+import numpy as np
 import pytest
+from matplotlib.lines import Line2D
 
 from tests import fake_claims as fake
 from vademecum.claims import Report, at_least, at_most, equals
@@ -14,6 +16,10 @@ def test_every_report_can_be_drawn(name, tmp_path):
     figure = draw(getattr(fake, name).run())
     figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+def points(line: Line2D) -> list[list[float]]:
+    return np.asarray(line.get_xydata()).tolist()
 
 
 def running() -> Report:
@@ -31,12 +37,12 @@ def test_a_panel_for_each_name_with_the_coordinate_that_runs():
     assert (mistakes.get_title(), mistakes.get_xlabel()) == ("mistakes", "d")
     assert (gap.get_title(), gap.get_xlabel(), gap.get_xscale()) == ("gap", "n", "log")
     measured, bound = mistakes.lines[0], mistakes.lines[1]
-    assert measured.get_xydata().tolist() == [[1, 1], [2, 2], [3, 3]]
-    assert bound.get_xydata().tolist() == [[1, 2], [2, 4], [3, 8]]
+    assert points(measured) == [[1, 1], [2, 2], [3, 3]]
+    assert points(bound) == [[1, 2], [2, 4], [3, 8]]
     labels = [line.get_label() for line in mistakes.lines]
     assert labels[0] == "measured"
     assert "upper bound" in labels
-    assert mistakes.lines[labels.index("foils' bound")].get_xydata().tolist() == [[2, 1]]
+    assert points(mistakes.lines[labels.index("foils' bound")]) == [[2, 1]]
     assert "measured, rule = b" in [line.get_label() for line in gap.lines]
     assert [text.get_text() for text in words.texts] == [
         r"norm of \$w\$ in \$\unknown{x}\$: 1 == 1 at n = 4"
