@@ -9,11 +9,8 @@ from vademecum.claims import (
     Claim,
     claim,
     equals,
-    recall,
-    remember,
 )
 from vademecum.claims.ledger import LEDGER
-from vademecum.claims.memory import remembered_at
 
 FATES = {
     "true": "holds",
@@ -114,18 +111,6 @@ def test_the_short_form_is_one_line(unchecked):
     for text in ("x" * 121, "a\nb"):
         with pytest.raises(ValueError, match="short must be one line of at most 120"):
             claim(by="identity", short=text)
-
-
-def test_what_is_remembered_of_a_claim_is_replaced_and_nothing_else_written(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    remember([fake.true.run(0), fake.true.run(1), fake.blunt.run(0)])
-    blunt = remembered_at() / "fake_claims.blunt.json"
-    before = blunt.stat().st_mtime_ns, blunt.stat().st_ino
-    remember([fake.true.run(5)])
-    assert (blunt.stat().st_mtime_ns, blunt.stat().st_ino) == before
-    assert [(r.id, r.seed) for r in recall()] == [("fake_claims.blunt", 0), ("fake_claims.true", 5)]
-    (remembered_at() / "fake_claims.true.json").write_text("{")
-    assert [r.id for r in recall()] == ["fake_claims.blunt"]
 
 
 def test_a_broken_claim_keeps_its_traceback():

@@ -135,9 +135,12 @@ def test_a_room_page_tells_what_a_run_found(fakes):
         for name in ("true", "false", "raises", "hangs")
     )
     assert "✓ holds" in true
-    assert 'src="/figures/fake_claims.true.svg"' in true
+    assert "<td>minus the square</td>" in true  # nothing runs in it, so there is no figure
+    assert 'src="/figures/' not in true
     assert "erratum A-001, hard" in true
-    assert "the sign is wrong: <samp>" in true
+    assert "the sign is wrong: minus the square at n = 10: " in true
+    assert "knob-factor" in true
+    assert "What the square is multiplied by." in true
     assert 'name="knob-factor" value="1.0"' in true
     assert "✗ refuted" in false
     assert "out of chalk" in raises

@@ -103,12 +103,15 @@ def test_functions_can_be_set_to_those_of_foils():
 
 def test_memory_replaces_claim_by_claim_and_survives_damage(fakes):
     remember([fakes["true"].run(0), fakes["true"].run(1), fakes["false"].run(0)])
+    other = remembered_at() / "fake_claims.false.json"
+    before = other.stat().st_mtime_ns, other.stat().st_ino
     remember([fakes["true"].run(7)])
+    assert (other.stat().st_mtime_ns, other.stat().st_ino) == before  # nothing is written again
     assert [(r.id, r.seed) for r in recall()] == [("fake_claims.false", 0), ("fake_claims.true", 7)]
-    remembered_at().write_text("{")
-    assert recall() == []
+    (remembered_at() / "fake_claims.true.json").write_text("{")
+    assert [r.id for r in recall()] == ["fake_claims.false"]
     remember([fakes["true"].run(2)])
-    assert [r.seed for r in recall()] == [2]
+    assert [r.seed for r in recall()] == [0, 2]
 
 
 def test_memory_of_another_version_is_none(fakes, monkeypatch):

@@ -120,12 +120,16 @@ class Verdicts:
 
     def _run(self, crew: Workers) -> None:
         chosen = [self.claims[name] for name in self._chosen]
-        with closing(run(chosen, executor=crew)) as running:
-            for report in running:
-                if self._stop.is_set():  # this one was killed
-                    break
-                self._fresh.append(report)
-                self._note([report])
+        try:
+            with closing(run(chosen, executor=crew)) as running:
+                for report in running:
+                    if self._stop.is_set():  # this one was killed
+                        break
+                    self._fresh.append(report)
+                    self._note([report])
+        except RuntimeError:  # of a crew that was sent home before it had its work
+            if not self._stop.is_set():
+                raise
         crew.shutdown(cancel_futures=True)
         remember(self._fresh)
 
