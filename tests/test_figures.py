@@ -49,6 +49,13 @@ def test_a_panel_for_each_name_with_the_coordinate_that_runs():
     ]
 
 
+def test_formulas_that_matplotlib_cannot_set_stay_as_typed(tmp_path):
+    places = (r"$|x - \frac12|$", r"$\unknown$")
+    rows = [equals(r"$\frac12$ of it", n, n, n=n, f=f) for n in (1, 2) for f in places]
+    draw(Report("room.claim", 0, tuple(rows))).savefig(tmp_path / "figure.svg")
+    assert "frac12" in (tmp_path / "figure.svg").read_text()
+
+
 def test_where_nothing_runs_there_are_words_only():
     report = Report("room.claim", 0, (equals("sum", 4, 4, n=2),), (equals("sum", 4, 5, n=2),))
     assert not has_curves(report)

@@ -95,7 +95,7 @@ def _curves(axes: "Axes", panel: _Panel) -> None:
         entries = sorted(entries, key=lambda e: e.at[panel.axis])
         x = [e.at[panel.axis] for e in entries]
         line = "-" if len(set(x)) == len(x) else ""
-        label = f"measured, {rest}" if len(series) > 1 else "measured"
+        label = _legible(f"measured, {rest}") if len(series) > 1 else "measured"
         (dots,) = axes.plot(x, [_value(e.measured) for e in entries], f"o{line}", ms=4, label=label)
         colour = dots.get_color() if len(series) > 1 else "0.5"
         axes.plot(x, [_value(e.bound) for e in entries], f"_{2 * line}", ms=10, color=colour)
