@@ -13,11 +13,12 @@ atlas: .venv/core  ## the product's first command: the course in the browser
 check: .venv/core  ## run every claim of the course
 	@$(BIN)/vade check $(ARGS)
 
+# One thread a worker: threads that wait for each other on busy cores cost more than they bring.
 test: .venv/dev  ## every test, doctest and claim that is not slow
-	$(BIN)/python -m pytest -n auto --dist loadgroup -q -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -q -m "not slow" $(ARGS)
 
 test-slow: .venv/dev  ## the slow ones: browsers, servers under load, clusters
-	$(BIN)/python -m pytest -n auto --dist loadgroup -q -m slow tests $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -q -m slow tests $(ARGS)
 
 lint: .venv/dev  ## formatting, lint, types: what CI and pre-commit run
 	$(BIN)/ruff format --check .

@@ -8,14 +8,13 @@
 | refutes | it refutes each of its foils, for every seed |
 | clear | its counterexamples fail by a thousand tolerances; by two if random or said to be close |
 | reproduces | the same seed gives the same evidence, up to the rounding of matrix products |
-| budget | the median CPU time of its runs, the first left out, is within its budget |
+| budget | the least CPU time of its runs, the first left out, is within its budget |
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isclose, isnan
-from statistics import median
 
 from vademecum.claims import Claim, Report
 from vademecum.testing import laws
@@ -140,7 +139,10 @@ def _close(a: float, b: float) -> bool:
 
 
 def _budget(trial: _Trial) -> Iterator[str]:
-    seconds = median(r.seconds for r in [*trial.reports[1:], trial.again])
+    seconds = min(r.seconds for r in [*trial.reports[1:], trial.again])
+    for _ in range(2):  # a busy machine makes runs dearer, never cheaper
+        if seconds > trial.claim.budget:
+            seconds = min(seconds, trial.claim.run(trial.seeds[0]).seconds)
     if seconds > trial.claim.budget:
         yield f"it takes {seconds:.3g} CPU seconds, warm; its budget is {trial.claim.budget:g}"
 
