@@ -1,6 +1,7 @@
 """Arrays and tensors in and out of an estimator, and the one warning."""
 
 import inspect
+import json
 import warnings
 
 import numpy as np
@@ -17,7 +18,9 @@ from vademecum.estimators import (
     fitted_map,
     like_input,
     one_versus_rest,
+    precision,
 )
+from vademecum.linear import LMS, Lasso, LinearRegression, RidgeRegression
 
 XOR = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
 
@@ -54,6 +57,12 @@ def test_words_are_labels_and_fractions_are_not():
         as_labels(torch.tensor([0.5, 1.0]), torch.zeros(2, 1))
 
 
+def test_precision_is_what_products_need():
+    half, small = torch.ones(2, 2).half(), torch.full((2, 2), 1e-24)
+    assert precision(half) == precision(half.float(), half) == torch.float32
+    assert precision(half.double()) == precision(half, small) == torch.float64
+
+
 def test_targets_have_the_dtype_of_the_rows():
     x = torch.zeros(2, 3)
     assert as_targets([1, 2], x).dtype == as_targets(torch.tensor([1, 2]), x).dtype == torch.float32
@@ -65,9 +74,27 @@ def test_targets_have_the_dtype_of_the_rows():
 def test_a_map_passes_through_the_means():
     w, mean_x, mean_y = torch.eye(2)[:1].double(), torch.tensor([3.0, 5.0]).double(), torch.ones(1)
     coef, intercept = fitted_map(w, mean_x, mean_y.double(), torch.zeros(4), [[0.0]])
-    assert (coef.tolist(), float(intercept), coef.dtype) == ([1, 0], -2.0, np.float32)
+    assert (coef.tolist(), json.dumps(intercept), coef.dtype) == ([1, 0], "-2.0", np.float32)
     coef, intercept = fitted_map(w, mean_x, mean_y.double(), torch.zeros(4, 1), torch.zeros(1))
     assert (coef.tolist(), intercept.tolist()) == ([[1, 0]], [-2.0])
+
+
+def test_weights_that_are_too_large_are_no_infinities():
+    w, zero = torch.full((1, 2), 1e40, dtype=torch.float64), torch.zeros(2).double()
+    with pytest.raises(ValueError, match=r"the weights overflow torch.float32"):
+        fitted_map(w, zero, zero[:1], torch.zeros(4), [[0.0]])
+
+
+@pytest.mark.parametrize(
+    "kind", [Lasso(), LMS(), LinearRegression(), RidgeRegression(), RidgeRegression(alphas=[1, 2])]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_intercept_of_one_target_is_a_number(kind, dtype):
+    x, y = np.array([[0.0], [1.0], [3.0]], dtype), np.array([1.0, 2.0, 2.0], dtype)
+    fitted = kind.fit(x, y)
+    assert json.loads(json.dumps(fitted.intercept_)) == fitted.intercept_
+    tensor = kind.fit(torch.from_numpy(x), torch.from_numpy(y))
+    assert (tensor.intercept_.ndim, tensor.intercept_.item()) == (0, fitted.intercept_)
 
 
 def test_the_warning_points_at_the_line_that_asked():

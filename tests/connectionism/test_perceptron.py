@@ -240,7 +240,12 @@ ERRORS = [
         torch.tensor([0, 1, 2]),
         "X must be sm",
     ),
-    ({}, torch.tensor([[1e30, -1e30], [1e30, 1e30]]), Y, "X must be smaller: .* torch.float32"),
+    (
+        {},
+        torch.cat([X, X[:1].repeat(1024, 1), X[1:] * 5e37]),
+        torch.arange(1027) % 2,
+        "X must be smaller: .* torch.float32",
+    ),
 ]
 
 

@@ -45,6 +45,20 @@ def test_nothing_is_lost_to_cancellation_in_any_order():
     torch.testing.assert_close(g, z.mT @ z, rtol=1e-6, atol=1e-6 * g.max().item())
 
 
+@pytest.mark.parametrize("unit", [2.0**-80, 2.0**80, 2.0**-120])
+@pytest.mark.parametrize("centre", [False, True])
+def test_squares_out_of_the_range_of_single_precision(centre, unit):
+    x = torch.randn(500, 4) + 1
+    x[:, 3] = 7.0  # a constant
+    for scale in (unit, torch.tensor([1.0, unit, 1.0, unit])):
+        scaled = x * scale
+        scale = torch.as_tensor(scale).double().expand(4)
+        found, wanted = gram(scaled, centre=centre), gram(x.double(), centre=centre)
+        matrix = found.matrix / scale / scale[:, None]
+        torch.testing.assert_close(matrix, wanted.matrix, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found.mean / scale, wanted.mean)
+
+
 @pytest.mark.parametrize("centre", [False, True])
 def test_parts_stand_side_by_side(centre):
     x, y = torch.randn(50, 3), torch.randn(50, 1)
@@ -72,7 +86,7 @@ ERRORS = [
     ((X * 1j,), "x must be real, got torch.complex64"),
     ((X * math.nan,), "x must be finite, got nan"),
     ((X, X * math.inf), "x must be finite, got inf"),
-    ((X * 1e30,), "x must be smaller: its squares overflow torch.float32"),
+    ((X.double() * 1e200,), "x must be smaller: its squares overflow torch.float64"),
     ((X, X[:2]), "parts must agree in rows, dtype and device"),
     ((X, X.double()), "parts must agree in rows, dtype and device"),
 ]

@@ -74,8 +74,9 @@ def test_the_quick_way_is_taken_and_left(monkeypatch):
     LinearRegression().fit(x, y)
     assert taken.pop() is not None
     tiny = torch.tensor([1, 1, 1, 1, 1, 1e-17]).double()
-    for bad in (x * tiny,  # below the rank rule
-                torch.cat([x, x[:, :1] + 1e-7 * x[:, 1:2]], 1),  # ill conditioned
+    assert LinearRegression().fit(x * tiny, y).rank_ == 6  # whatever the unit
+    assert taken.pop() is not None
+    for bad in (torch.cat([x, x[:, :1] + 1e-7 * x[:, 1:2]], 1),  # ill conditioned
                 torch.cat([x, x[:, :1]], 1), torch.cat([x, 0 * x[:, :1] + 2], 1)):  # fmt: skip
         reference = Reference().fit(bad.numpy(), y.numpy())
         ours = LinearRegression().fit(bad, y)

@@ -129,8 +129,8 @@ def test_half_precision_learns_in_single(dtype):
 
 def test_rates_of_data_whose_squares_underflow():
     x = torch.tensor([[1e-25], [2e-25]])
-    with pytest.raises(ValueError, match=r"got 2.5e\+49: the weights overflow"):
-        LMS(fit_intercept=False).fit(x, x[:, 0])
+    unit = LMS(fit_intercept=False).fit(x, x[:, 0])
+    assert (unit.coef_.item(), unit.rate_) == (pytest.approx(1.0), pytest.approx(2.5e49))
     x = torch.randn(9, 2, requires_grad=True)  # nor may gradients get into a number
     largest = float((x.detach() ** 2).sum(1).max() + 1)
     assert lms_rate_bounds(x).every_step == pytest.approx(2 / largest)

@@ -199,7 +199,7 @@ ERRORS = [
     ({"tol": 0.0}, X, Y, None, "tol must be > 0, got 0.0"),
     ({"max_iter": 0}, X, Y, None, "max_iter must be >= 1, got 0"),
     ({}, X * math.nan, Y, None, "X must be finite, got nan"),
-    ({}, X * 1e30, Y, None, "X must be smaller: the squares of its entries overflow torch.float32"),
+    ({}, X.double() * 1e200, Y, None, "X must be smaller: the squares of its entries overflow"),
     ({}, X * 1j, Y, None, "X must be real, got torch.complex64"),
     ({}, X.long(), Y, None, "X must be floating point, got torch.int64"),
     ({}, X[:0], Y[:0], None, "X must not be empty"),

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from vademecum.linear import ridge as module
+from vademecum.linear import _ridge_system as module
 from vademecum.linear._moments import BLOCK
 from vademecum.linear.ridge import RidgeRegression
 
@@ -146,6 +146,9 @@ ERRORS = [
     ({"alphas": [1.0, math.nan]}, X, Y, "alphas must be finite, got nan"),
     ({"alphas": []}, X, Y, "alphas must not be empty"),
     ({"alphas": [[1.0]]}, X, Y, "alphas must have 1 axes"),
+    ({"alphas": [1.0, "10"]}, X, Y, r"alphas must be a number or numbers, got \[1.0, '10'\]"),
+    ({"alphas": None}, X, Y, "alphas must be a number or numbers, got None"),
+    ({"alphas": True}, X, Y, "alphas must be a number or numbers, got True"),
     ({"selection": "aic"}, X, Y, "selection must be one of 'gcv', 'loo', got 'aic'"),
     ({"alphas": [1.0, 2.0]}, X[:1], Y[:1], "X must have two examples or more to choose by"),
     ({}, X, Y[:2], "y must have shape"),

@@ -30,7 +30,14 @@ from vademecum.arguments import choice, number, whole
 from vademecum.arrays import one_blas_thread, portions, views
 from vademecum.connectionism._cascade import cascade
 from vademecum.connectionism._epochs import corrections, learn
-from vademecum.estimators import as_labels, as_rows, best_labels, like_input, one_versus_rest
+from vademecum.estimators import (
+    as_labels,
+    as_rows,
+    best_labels,
+    like_input,
+    one_versus_rest,
+    precision,
+)
 
 __all__ = ["KernelPerceptron"]
 
@@ -43,7 +50,8 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
     r"""The perceptron in the feature space of a kernel, for two classes or more.
 
     Given arrays it is a scikit-learn estimator; given tensors it learns on their device and
-    answers with tensors. A score of zero is answered with the first of two classes.
+    answers with tensors. A score of zero is answered with the first of two classes. Half precision
+    is learnt in single precision, numbers whose products leave its range in double precision.
 
     Args:
         kernel: "rbf", $e^{-\gamma \|x - x'\|^2}$; "poly", $(\gamma \langle x, x' \rangle + c)^p$;
@@ -125,6 +133,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         """
         x = as_rows(self, X, reset=True).detach()
         self.classes_, index = as_labels(y, x)
+        x = x.to(precision(x))
         y_units = one_versus_rest(index, len(self.classes_), x.dtype)
         units = _Units(x, y_units, self._kernel(), float(self.fit_intercept), self._entries(x))
         with one_blas_thread():
@@ -153,6 +162,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         """The scores: of the second class if there are two, else one column for each class."""
         check_is_fitted(self)
         x = as_rows(self, X)
+        x = x.to(precision(x))
         fitted = self.support_vectors_, self.dual_coef_, self.intercept_
         vectors, coef, b = (torch.as_tensor(v).to(x) for v in fitted)
         k, entries = self._kernel(), self._entries(x) or ENTRIES

@@ -130,7 +130,10 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
         if not separated and not self.converged_:
             raise ValueError(f"max_iter must be larger, got {self.max_iter}: no separation so far")
         if not separated:
-            raise ValueError("X must be linearly separable into the two classes of y, it is not")
+            raise ValueError(
+                "X must be linearly separable into the two classes of y, it is not by more than"
+                " rounding"
+            )
         if not self.converged_:
             short = f"{scale * self.gap_:.3g}"
             warn_unconverged(f"max_iter={self.max_iter} reached: the margin lacks {short} at most")

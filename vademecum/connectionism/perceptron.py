@@ -33,7 +33,14 @@ from vademecum.arrays import lengths, one_blas_thread, views
 from vademecum.connectionism._cascade import cascade
 from vademecum.connectionism._epochs import corrections, learn
 from vademecum.connectionism._single_unit import show
-from vademecum.estimators import as_labels, as_rows, best_labels, like_input, one_versus_rest
+from vademecum.estimators import (
+    as_labels,
+    as_rows,
+    best_labels,
+    like_input,
+    one_versus_rest,
+    precision,
+)
 
 __all__ = ["Perceptron"]
 
@@ -45,7 +52,9 @@ class Perceptron(ClassifierMixin, BaseEstimator):
     r"""The perceptron classifier, for two classes or more.
 
     Given arrays it is a scikit-learn estimator; given tensors it learns on their device and
-    answers with tensors. A score of zero is answered with the first of two classes.
+    answers with tensors. A score of zero is answered with the first of two classes. Half precision
+    is learnt in single precision, numbers whose products leave its range in double precision; so
+    are the weights.
 
     Args:
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is an epoch,
@@ -117,6 +126,7 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         """
         x = as_rows(self, X, reset=True).detach()
         self.classes_, index = as_labels(y, x)
+        x = x.to(precision(x))
         units = _Units(x, one_versus_rest(index, len(self.classes_), x.dtype), self.fit_intercept)
         with one_blas_thread():
             run = learn(
@@ -141,6 +151,7 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         """The scores: of the second class if there are two, else one column for each class."""
         check_is_fitted(self)
         x = as_rows(self, X)
+        x = x.to(precision(x))
         w, b = (torch.as_tensor(v).to(x) for v in (self.coef_, self.intercept_))
         scores = torch.addmm(b, x, w.T)
         return like_input(scores[:, 0] if len(w) == 1 else scores, X)

@@ -7,11 +7,11 @@ letter. Given a tensor it computes on the tensor's device, in its dtype, and ans
 
 from vademecum.estimators.convergence import warn_unconverged
 from vademecum.estimators.labels import as_labels, best_labels, one_versus_rest
-from vademecum.estimators.rows import as_rows, like_input
+from vademecum.estimators.rows import as_rows, like_input, precision
 from vademecum.estimators.targets import as_targets, fitted_map, predict_linear
 
 __all__ = [
-    "as_rows", "like_input",
+    "as_rows", "like_input", "precision",
     "as_labels", "best_labels", "one_versus_rest",
     "as_targets", "fitted_map", "predict_linear",
     "warn_unconverged",

@@ -1,7 +1,8 @@
 r"""What the regressions share: targets of one column or several, and a linear map's answers.
 
 A regression learns weights $w$ of shape (t, d) and intercepts $b = \bar y - w \bar x$, computed in
-double precision and rounded once, to the dtype of the examples; of one target the first axis goes.
+double precision and rounded once, to the dtype of the examples; of one target the first axis goes,
+and with arrays its intercept is a Python float.
 """
 
 from typing import Any
@@ -57,16 +58,24 @@ def fitted_map(
     y: Tensor,
     like: Any,
 ) -> tuple[Any, Any]:
-    """The weights and the intercepts: dtype and axes as in `y`, kind as in `like`."""
+    """The weights and the intercepts: dtype and axes as in `y`, kind as in `like`.
+
+    Raises:
+        ValueError: If they are too large for the dtype.
+    """
     b = mean_y - w @ mean_x
+    w, b = w.to(y.dtype), b.to(y.dtype)
+    if not (w.isfinite().all() and b.isfinite().all()):
+        raise ValueError(f"X must be larger or y smaller: the weights overflow {y.dtype}")
     if y.ndim == 1:
         w, b = w[..., 0, :], b[..., 0]
-    return like_input(w.to(y.dtype), like), like_input(b.to(y.dtype), like)
+    return like_input(w, like), like_input(b, like)
 
 
 def predict_linear(estimator: Any, X: Any) -> Any:
     """What the weights `coef_` and the intercept `intercept_` of a fitted estimator predict."""
     check_is_fitted(estimator)
     x = as_rows(estimator, X)
-    w, b = (torch.as_tensor(v).to(x) for v in (estimator.coef_, estimator.intercept_))
+    fitted = estimator.coef_, estimator.intercept_
+    w, b = (torch.as_tensor(v, dtype=x.dtype, device=x.device) for v in fitted)
     return like_input(linear(x, w) + b, X)

@@ -13,8 +13,10 @@ $$G = \sum_b \Big( \sum_{i \in b} (x_i - c_b)(x_i - c_b)^\top
 An eighth of the rows have the mean $c_b$, so that $n_b r_b^2$ is at most 8 times the block's sum of
 squares about $m_b$: data far from zero lose no more than three bits to cancellation, whatever their
 order. Blocks are multiplied in the dtype of the data and added up in double precision; what remains
-is the rounding within a block, some units in the last place of the largest entries. On the CPU each
-thread takes its own strip of rows from beginning to end.
+is the rounding within a block: of the entry $G_{jk}$ some units in the last place of
+$\sqrt{G_{jj} G_{kk}}$, whatever the units of the columns. Where squares leave the range of single
+precision, all is done once more in double precision. On the CPU each thread takes its own strip of
+rows from beginning to end.
 """
 
 from collections.abc import Iterator
@@ -87,7 +89,10 @@ def gram(
         with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             strips = list(pool.map(work, zip(*(x.split(share) for x in parts), strict=True)))
     result = _combined(strips, n)
-    if not result.matrix.diagonal().isfinite().all():  # sums of squares show what is not finite
+    diagonal = result.matrix.diagonal()
+    if dtype != torch.float64 and _out_of_range(parts, diagonal, centre, dtype):
+        return gram(*parts, centre=centre, dtype=torch.float64)
+    if not diagonal.isfinite().all():  # sums of squares show what is not finite
         for x in parts:
             floats("x", x)
         raise ValueError(f"x must be smaller: its squares overflow {parts[0].dtype}")
@@ -116,6 +121,21 @@ def _checked(parts: tuple[Tensor, ...]) -> tuple[int, int]:
     if parts[0].is_complex():
         raise ValueError(f"x must be real, got {parts[0].dtype}")
     return len(parts[0]), d
+
+
+def _out_of_range(
+    parts: tuple[Tensor, ...], diagonal: Tensor, centre: bool, dtype: torch.dtype
+) -> bool:
+    """Whether squares may have left the range of the dtype: the sums would be no rounding of it."""
+    limits = torch.finfo(dtype)
+    if not diagonal.isfinite().all():
+        return True
+    small = diagonal < len(parts[0]) * limits.tiny / limits.eps
+    for place, x in zip(_places(parts), parts, strict=True):
+        columns = x[:, small[place]]
+        if (columns != columns[:1] * centre).any():  # and not just nothing to be squared
+            return True
+    return False
 
 
 def _strip(parts: tuple[Tensor, ...], rows: int, centre: bool, dtype: torch.dtype) -> _Strip:

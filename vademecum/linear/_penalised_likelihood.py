@@ -20,8 +20,8 @@ drawn with probabilities proportional to $q_i$: at equally spaced points of the 
 without randomness. Where the blocks would be too large, their diagonals take their place.
 
 Value and gradient are exact up to rounding. The rows are met in chunks that stay in the cache, in
-the dtype of the data, and sums over chunks are kept in double precision; after `refine` everything
-is computed in double precision.
+the dtype of the data (at least single precision), and sums over chunks are kept in double
+precision; after `refine` everything is computed in double precision.
 """
 
 from collections.abc import Callable
@@ -31,6 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arrays import portions
+from vademecum.estimators import precision
 
 __all__ = ["PenalisedLikelihood"]
 
@@ -70,7 +71,7 @@ class PenalisedLikelihood:
         self.x, self.y, self.s = x, y, s
         self.decay, self.bias = weight_decay, float(bias)
         self.total = float(s.sum(dtype=torch.float64))
-        self.dtype = x.dtype
+        self.dtype = precision(x)
         n, d = x.shape
         self.chunks = portions(n, each=d, memory=CHUNK.get(x.device.type, 2**28))
 
@@ -121,12 +122,10 @@ class PenalisedLikelihood:
         """The diagonals of the Hessian's blocks without decay; 1 for what has no effect."""
         diagonal = q.new_zeros(len(q), self.x.shape[1] + 1, dtype=torch.float64)
         for rows in self.chunks:
-            diagonal[:, :-1] += q[:, rows].to(self.x) @ self.x[rows].square()
+            diagonal[:, :-1] += q[:, rows].to(self.dtype) @ self.x[rows].to(self.dtype).square()
         diagonal[:, -1] = self.bias * q.sum(1, dtype=torch.float64)
         if not diagonal.isfinite().all():
-            raise ValueError(
-                f"X must be smaller: the squares of its entries overflow {self.x.dtype}"
-            )
+            raise ValueError(f"X must be smaller: the squares of its entries overflow {self.dtype}")
         return torch.where(diagonal > 0, diagonal, 1.0)
 
     def _inverse(self, q: Tensor, diagonal: Tensor) -> Tensor:
@@ -140,8 +139,8 @@ class PenalisedLikelihood:
             places = (torch.arange(size, device=q.device) + 0.5) / size * ends[-1]
             x = self.x.index_select(0, torch.searchsorted(ends, places).clamp_(max=n - 1))
             share = (ends[-1] / size).sqrt().expand(size)
-        share = share[:, None].to(x)
-        x = torch.cat([x * share, share * self.bias], 1)
+        share = share[:, None].to(self.dtype)
+        x = torch.cat([x.to(self.dtype) * share, share * self.bias], 1)
         block = (x.T @ x).double()
         entries = block.diagonal()
         entries += self.decay + torch.where(entries < diagonal / 2, diagonal, DAMPING * diagonal)

@@ -24,6 +24,7 @@ from scipy.linalg import eigh
 from torch import Tensor
 
 from vademecum.arrays import one_blas_thread
+from vademecum.estimators import precision
 from vademecum.linear._gram import gram, small
 from vademecum.randomness import source
 
@@ -84,7 +85,7 @@ def principal_directions(
         directions, squares = _leading(matrix, k)
         values, total = squares.clamp(min=0).sqrt(), float(matrix.trace())
     else:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        wide = x.to(precision(x))
         mean = wide.mean(0) if centre else wide.new_zeros(d)
         z = wide - mean if centre else wide
         total = float(torch.linalg.matrix_norm(z)) ** 2

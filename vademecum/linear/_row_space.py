@@ -13,6 +13,12 @@ singular value would count as zero once there are a million examples in single p
 
 Computed in double precision by orthogonal transformations, so that $\sigma$ is right up to
 $\varepsilon\, \sigma_{\max}$; the square root of a Gram matrix's eigenvalue would not be.
+
+Least squares has the columns scaled to unit norm first where there are more examples than
+features, $Z = \tilde Z S$, so that no feature counts as zero for its unit: a column does if it is a
+constant up to rounding, $\|z_j\| \le \varepsilon \sqrt n\, |\bar x_j|$. With
+$\tilde Z = U \operatorname{diag}(\sigma) V^\top$ the solutions satisfy
+$(S V)^\top w = \operatorname{diag}(\sigma)^{-1} U^\top Y$; the shortest is in the span of $S V$.
 """
 
 import math
@@ -22,7 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["RowSpace", "row_space", "zero_level"]
+__all__ = ["RowSpace", "minimum_norm", "row_space", "zero_level"]
 
 
 class RowSpace(NamedTuple):
@@ -41,9 +47,12 @@ class RowSpace(NamedTuple):
 
 
 def row_space(
-    x: Float[Tensor, " n d"], mean: Float[Tensor, " d"], y: Float[Tensor, " n t"]
+    x: Float[Tensor, " n d"],
+    mean: Float[Tensor, " d"],
+    y: Float[Tensor, " n t"],
+    scale: Float[Tensor, " d"] | None = None,
 ) -> RowSpace:
-    r"""Decompose the examples, less a mean, and express targets in $U$.
+    r"""Decompose the examples, less a mean and divided by a scale, and express targets in $U$.
 
     Many examples are reduced to a triangle first, and the targets with them, so that $U$ is never
     formed.
@@ -56,12 +65,47 @@ def row_space(
     """
     n, d = x.shape
     z, y = x.double() - mean, y.double()
+    if scale is not None:
+        z, mean = z / scale, mean / scale
     if n > d:
         triangle = torch.linalg.qr(torch.cat([z, y], 1), mode="r").R
         z, y = triangle[:d, :d], triangle[:d, d:]
     u, sigma, vh = torch.linalg.svd(z, full_matrices=False)
     rank = int((sigma > zero_level(x, mean, sigma.norm())).sum())
     return RowSpace(sigma[:rank], vh[:rank].T, u[:, :rank].T @ y)
+
+
+def minimum_norm(
+    x: Float[Tensor, " n d"],
+    mean: Float[Tensor, " d"],
+    y: Float[Tensor, " n t"],
+    norms: Float[Tensor, " d"] | None = None,
+) -> tuple[Float[Tensor, " d t"], int]:
+    r"""The shortest weights $w$ that bring $Z w$ closest to the targets, and the rank of $Z$.
+
+    Args:
+        x: The examples.
+        mean: What to subtract from them.
+        y: The targets.
+        norms: Those of the columns of $Z$, to scale them by; if None, they are left as they are.
+
+    Example:
+        >>> x, y = torch.tensor([[1.0, 1.0]]), torch.ones(1, 1)
+        >>> w, rank = minimum_norm(x, torch.zeros(2), y)
+        >>> w.T, rank
+        (tensor([[0.5000, 0.5000]], dtype=torch.float64), 1)
+    """
+    scale = torch.ones_like(mean)
+    if norms is not None:
+        rounding = torch.finfo(x.dtype).eps * math.sqrt(len(x)) * mean.abs()
+        scale = torch.where(norms > rounding, norms, torch.inf)
+    space = row_space(x, mean, y, scale)
+    q, rank = space.images / space.sigma[:, None], len(space.sigma)
+    kept = scale.isfinite()
+    if rank == kept.sum():
+        return space.basis @ q / scale[:, None], rank
+    basis, r = torch.linalg.qr(torch.where(kept, scale, 0.0)[:, None] * space.basis)
+    return basis @ torch.linalg.solve_triangular(r.T, q, upper=False), rank
 
 
 def zero_level(

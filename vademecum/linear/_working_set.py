@@ -26,7 +26,7 @@ from torch import Tensor
 
 from vademecum.arguments import number, whole
 from vademecum.arrays import one_blas_thread, views
-from vademecum.estimators import warn_unconverged
+from vademecum.estimators import precision, warn_unconverged
 from vademecum.linear.coordinate_descent import descend, duality_gap
 
 __all__ = ["Point", "WorkingSet"]
@@ -59,7 +59,7 @@ class WorkingSet:
     def __init__(self, x: Tensor, y: Tensor, *, centre: bool, tol: float, max_iter: int):
         self.tol = number("tol", tol, above=0.0)
         self.max_iter = whole("max_iter", max_iter, low=1)
-        self.x, self.centre = x.to(torch.promote_types(x.dtype, torch.float32)), centre
+        self.x, self.centre = x.to(precision(x, y)), centre
         self.mean_y = y.double().mean() * centre
         self.y = y.double() - self.mean_y
         self.power = float(self.y.square().mean())

@@ -6,7 +6,8 @@ w = (Z^+ Y)^\top,\quad b = \bar y - w \bar x,$$
 where the rows of $Z$ and $Y$ are $x_i - \bar x$ and $y_i - \bar y$ (without an intercept $x_i$ and
 $y_i$). Among all minimisers the Moore-Penrose inverse $Z^+$ picks the one with the least norm of
 $w$. Which singular values of $Z$ count as zero, and so its rank, is said in
-`vademecum.linear._row_space`.
+`vademecum.linear._row_space`; the units of the features do not matter where there are more
+examples than features.
 
 Where the columns of $Z$, scaled to unit norm, have a Gram matrix $C$ with
 $\|C\|_1 \|C^{-1}\|_1 \le \varepsilon^{-1/2}$ for the precision $\varepsilon$ of the dtype, and $Z$
@@ -23,9 +24,9 @@ from jaxtyping import Float
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from torch import Tensor
 
-from vademecum.estimators import as_rows, as_targets, fitted_map, predict_linear
+from vademecum.estimators import as_rows, as_targets, fitted_map, precision, predict_linear
 from vademecum.linear._moments import Moments, blocks, moments
-from vademecum.linear._row_space import row_space, zero_level
+from vademecum.linear._row_space import minimum_norm, zero_level
 
 __all__ = ["LinearRegression"]
 
@@ -71,17 +72,17 @@ class LinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         x = as_rows(self, X, reset=True).detach()
         y = as_targets(y, x)
         columns = y.reshape(len(x), -1)
+        norms = None
         if len(x) > x.shape[1]:
             about = moments(x, columns, centre=self.fit_intercept)
-            w = _by_cholesky(x, columns, about)
+            norms = about.gram.diagonal().clamp(min=0).sqrt()
+            w = _by_cholesky(x, columns, about, norms)
             if w is not None:
                 self.rank_ = x.shape[1]
                 self.coef_, self.intercept_ = fitted_map(w.T, about.mean_x, about.mean_y, y, X)
                 return self
         mean_x, mean_y = (v.double().mean(0) * self.fit_intercept for v in (x, columns))
-        space = row_space(x, mean_x, columns - mean_y)
-        w = space.basis / space.sigma @ space.images
-        self.rank_ = len(space.sigma)
+        w, self.rank_ = minimum_norm(x, mean_x, columns - mean_y, norms)
         self.coef_, self.intercept_ = fitted_map(w.T, mean_x, mean_y, y, X)
         return self
 
@@ -91,20 +92,22 @@ class LinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
 
 def _by_cholesky(
-    x: Float[Tensor, " n d"], y: Float[Tensor, " n t"], about: Moments
+    x: Float[Tensor, " n d"],
+    y: Float[Tensor, " n t"],
+    about: Moments,
+    norms: Float[Tensor, " d"],
 ) -> Float[Tensor, " d t"] | None:
     """The weights by the normal equations, or None where they would not do."""
-    norms = about.gram.diagonal().clamp(min=0).sqrt()
     scaled = about.gram / (norms[:, None] * norms)  # NaN, which fails, for a column of zeros
     factor, info = torch.linalg.cholesky_ex(scaled)
     if info:
         return None
     inverse_size = torch.linalg.matrix_norm(torch.cholesky_inverse(factor), 1)
     condition = torch.linalg.matrix_norm(scaled, 1) * inverse_size
-    least = norms.min() / inverse_size.sqrt()  # a lower bound on the singular values
     if not condition <= torch.finfo(x.dtype).eps ** -0.5:
         return None
-    if not least > zero_level(x, about.mean_x, norms.norm()):
+    least = 1 / inverse_size.sqrt()  # a lower bound on the singular values
+    if not least > zero_level(x, about.mean_x / norms, norms.new_tensor(len(norms)).sqrt()):
         return None
 
     def solve(cross: Tensor) -> Tensor:
@@ -118,9 +121,10 @@ def _remainder(
     x: Float[Tensor, " n d"], y: Float[Tensor, " n t"], about: Moments, w: Float[Tensor, " d t"]
 ) -> Float[Tensor, " d t"]:
     r"""What the weights leave of the normal equations, summed in double precision."""
-    mean_x, mean_y, w = (v.to(x) for v in (about.mean_x, about.mean_y, w))
+    like = x.new_zeros((), dtype=precision(x, y))
+    mean_x, mean_y, w = (v.to(like) for v in (about.mean_x, about.mean_y, w))
     total = torch.zeros_like(about.cross)
     for here in blocks(len(x)):
-        z = x[here] - mean_x
-        total += z.T @ (y[here] - mean_y - z @ w)
+        z = x[here].to(like) - mean_x
+        total += z.T @ (y[here].to(like) - mean_y - z @ w)
     return total

@@ -29,7 +29,14 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.estimators import as_rows, as_targets, like_input, predict_linear, warn_unconverged
+from vademecum.estimators import (
+    as_rows,
+    as_targets,
+    like_input,
+    precision,
+    predict_linear,
+    warn_unconverged,
+)
 from vademecum.linear._gram import gram
 from vademecum.results import one_line
 
@@ -176,7 +183,8 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._seen, self.n_iter_ = 0.0, 0
         unit = _Unit(x, y.reshape(len(x), -1), self._rate(x), bool(self.fit_intercept))
         if not first:
-            w, b = (torch.as_tensor(v).to(unit.x) for v in (self.coef_, self.intercept_))
+            like = {"dtype": unit.x.dtype, "device": unit.x.device}
+            w, b = (torch.as_tensor(v, **like) for v in (self.coef_, self.intercept_))
             if w.shape[:-1] != y.shape[1:]:
                 raise ValueError(f"y must have the targets of the first call, got {tuple(y.shape)}")
             unit.weights = torch.cat([w.reshape(-1, w.shape[-1]).T, b.reshape(1, -1)])
@@ -195,12 +203,13 @@ class LMS(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return 1 / self._seen if self._seen > 0 else 1.0
 
     def _keep(self, unit: "_Unit", y: Tensor, like: Any) -> "LMS":
-        if not unit.weights.isfinite().all():
+        weights = unit.weights.to(y.dtype)
+        if not weights.isfinite().all():
             raise ValueError(
                 f"rate must be < {2 / self._seen:.3g} for these examples, got {unit.rate:g}: the"
                 f" weights overflow {y.dtype}"
             )
-        w, b = unit.weights[:-1].T.to(y.dtype), unit.weights[-1].to(y.dtype)
+        w, b = weights[:-1].T, weights[-1]
         self.coef_, self.intercept_ = (
             like_input(v if y.ndim > 1 else v[0], like) for v in (w.contiguous(), b)
         )
@@ -212,7 +221,7 @@ class _Unit:
     """Weights (d + 1, t), the last row the intercepts, that learn from examples."""
 
     def __init__(self, x: Tensor, y: Tensor, rate: float, bias: bool):
-        dtype = torch.promote_types(x.dtype, torch.float32)
+        dtype = precision(x, y)
         self.x, self.y, self.rate, self.bias = x.to(dtype), y.to(dtype), rate, float(bias)
         self.weights = self.x.new_zeros(x.shape[1] + 1, y.shape[1])
         self.loss = math.nan

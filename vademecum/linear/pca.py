@@ -109,17 +109,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if len(x) < 2:
             raise ValueError(f"X must have at least 2 rows, got {len(x)}")
         found = self._find(x)
-        variances = found.values.square() / (len(x) - 1)
+        variances = found.values.double().square() / (len(x) - 1)
         total = found.total / (len(x) - 1)
         k, rest = len(variances), min(x.shape) - len(variances)
-        left = total - float(variances.double().sum())
+        left = total - float(variances.sum())
         self.n_components_, self.n_samples_ = k, len(x)
         self.noise_variance_ = max(left, 0.0) / rest if rest else 0.0
         shares = variances / total if total > 0 else torch.zeros_like(variances)
         self.mean_, self.components_ = like_input(found.mean, X), like_input(found.directions, X)
         self.singular_values_ = like_input(found.values, X)
-        self.explained_variance_ = like_input(variances, X)
-        self.explained_variance_ratio_ = like_input(shares, X)
+        self.explained_variance_ = like_input(variances.to(x), X)
+        self.explained_variance_ratio_ = like_input(shares.to(x), X)
         return self
 
     def transform(self, X: Any) -> Any:
