@@ -9,6 +9,7 @@ from vademecum.claims.evidence import (
     in_mean,
     rejects,
 )
+from vademecum.claims.knobs import lowest
 from vademecum.claims.ledger import By, Claim, Foil, Weight, claim, select
 from vademecum.claims.memory import recall, remember
 from vademecum.claims.oracles import Echelon, complex_step, rational_rank, row_reduce
@@ -26,7 +27,7 @@ from vademecum.claims.workers import Workers
 
 __all__ = [
     # stating
-    "By", "Claim", "Foil", "Weight", "claim", "select",
+    "By", "Claim", "Foil", "Weight", "claim", "lowest", "select",
     # evidence
     "Evidence", "at_least", "at_most", "consistent", "equals", "in_mean", "rejects", "slope",
     # oracles

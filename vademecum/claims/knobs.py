@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from vademecum.errors import UsageError
 
-__all__ = ["check_knobs", "explained_knobs", "parse_knob", "without_knobs"]
+__all__ = ["check_knobs", "explained_knobs", "lowest", "parse_knob", "without_knobs"]
 
 _SECTION = re.compile(r"^Knobs:[ ]*\n((?:(?: {4}.*)?(?:\n|\Z))+)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
@@ -64,6 +64,21 @@ def check_knobs(
         if complaint:
             raise UsageError(f"knob {name} must be {complaint}, got {value!r}")
     return dict(given)
+
+
+def lowest(name: str, value: float, least: float) -> None:
+    """Refuse a knob with which a check would have nothing to compare.
+
+    Raises:
+        UsageError: If it is below the least value.
+
+    Example:
+        >>> lowest("n", 1, 3)
+        Traceback (most recent call last):
+        vademecum.errors.UsageError: knob n must be at least 3, got 1
+    """
+    if value < least:
+        raise UsageError(f"knob {name} must be at least {least}, got {value}")
 
 
 def _equal(a: Any, b: Any) -> bool:

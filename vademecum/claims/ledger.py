@@ -36,6 +36,7 @@ from vademecum.claims.evidence import Evidence
 from vademecum.claims.knobs import check_knobs, explained_knobs, without_knobs
 from vademecum.claims.laboratory import laboratory
 from vademecum.claims.report import Report
+from vademecum.errors import UsageError
 
 __all__ = ["By", "Claim", "Foil", "Weight", "claim", "select"]
 
@@ -169,6 +170,8 @@ class Claim:
             for foil in self.foils:
                 with laboratory(key):
                     counterexamples.append(foil.counterexample(self.check(**own | foil.knobs)))
+        except UsageError:  # of a knob that only the check itself can judge
+            raise
         except Exception:
             error = traceback.format_exc()
         seconds = time.process_time() - start

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.approximation import dc_split, pwl_to_maxout
+from vademecum.approximation.claims._networks import piecewise_linear
 from vademecum.approximation.claims.maxout import Function, excess, kinked
 from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.models import mlp
 
 
 def unswapped(model: nn.Sequential, x: Tensor) -> tuple[Function, Function, float]:
@@ -61,9 +63,7 @@ def dc_decomposition(split: Callable[..., Any] = dc_split, n: int = 1000, sets: 
             yield at_least("change of slope of a hinge", change, 0.0, tol=0.0, set=k, part=name)
             above = excess(part, *chords)
             yield at_most("height of a hinge above a chord", above, 0.0, tol=0.0, set=k, part=name)
-        model = nn.Sequential(
-            nn.Linear(2, 12), nn.ReLU(), nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 2)
-        )
+        model = mlp([2, 12, 9, 2])
         x = 3 * torch.randn(n, 2)
         g, h, _ = split(model, x)
         yield equals("difference of the network's parts", g(x) - h(x), model(x), set=k)
@@ -71,6 +71,15 @@ def dc_decomposition(split: Callable[..., Any] = dc_split, n: int = 1000, sets: 
         for part, name in ((g, "g"), (h, "h")):
             above = excess(part, x, near, torch.rand(n))
             yield at_most("height of a part above a chord", above, 0.0, set=k, part=name)
+    for kind, (model, x) in piecewise_linear().items():
+        g, h, gap = dc_split(model, x)
+        yield equals("difference of the network's parts", g(x) - h(x), model(x), network=kind)
+        off = (g(x) - h(x) - model(x)).abs().max()
+        yield equals("largest difference, as stated", gap, off, tol=1e-12, network=kind)
+        x = x[torch.randint(len(x), (200,))] + torch.randn(200, *x.shape[1:])
+        for part, name in ((g, "g"), (h, "h")):
+            middle = part((x[::2] + x[1::2]) / 2) - (part(x[::2]) + part(x[1::2])) / 2
+            yield at_most("height of a part above a chord", middle, 0.0, network=kind, part=name)
 
 
 dc_decomposition.foil(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.claims.activations import EPS, derivative
 from vademecum.claims import at_least, at_most, claim, complex_step, equals
+from vademecum.models import mlp
 
 
 @claim(
@@ -110,10 +110,7 @@ def tanh_logistic(inner: float = 2.0, shift: float = 0.5, n: int = 100):
     yield equals(r"$2 \sigma(2 z) - 1$", 2 * torch.sigmoid(inner * z) - 1, torch.tanh(z))
     half = 0.5 + torch.tanh(z / 2) / 2
     yield equals(r"$\frac12 + \frac12 \tanh \frac z2$", half, torch.sigmoid(z))
-    sizes, layers = (3, 8, 6, 5, 2), []
-    for a, b in pairwise(sizes):
-        layers += [nn.Linear(a, b), nn.Sigmoid()]
-    model, x = nn.Sequential(*layers[:-1]), 3 * torch.randn(n, 3)
+    model, x = mlp([3, 8, 6, 5, 2], nn.Sigmoid), 3 * torch.randn(n, 3)
     with torch.no_grad():
         there = rescaled(model, nn.Tanh(), 0.5, shift)
         back = rescaled(there, nn.Sigmoid(), 2.0, -1.0)

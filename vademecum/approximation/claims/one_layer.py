@@ -9,6 +9,7 @@ from vademecum.approximation import interpolating_network, pwl_to_abs, sawtooth_
 from vademecum.approximation.claims._networks import dense
 from vademecum.approximation.claims.splines import Network, sup_error
 from vademecum.claims import at_most, claim, equals
+from vademecum.models import mlp
 
 
 def ridges(
@@ -161,7 +162,7 @@ def sawtooth_depth(share: int = 1, depths: int = 8, nets: int = 20):
     with torch.no_grad():
         for k in range(nets):
             units = k % 20 + 1
-            net = nn.Sequential(nn.Linear(1, units), nn.ReLU(), nn.Linear(units, 1))
+            net = mlp([1, units, 1])
             yield at_most("kinks of a random layer", bends(net(grid)[:, 0]), units, units=units)
 
 

@@ -1,6 +1,5 @@
 """What the course claims of hyperplanes, activation patterns, and units that do not move."""
 
-from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -13,9 +12,13 @@ from vademecum.approximation import (
     linear_regions,
     local_affine_map,
     plane_through,
+    regions_along,
 )
+from vademecum.approximation.claims._networks import piecewise_linear
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism import signed_distance
+from vademecum.foundations import Box
+from vademecum.models import mlp
 
 
 @claim(
@@ -61,13 +64,11 @@ hyperplane.foil(r"without the division by $\|w\|$", normalised=False)
 
 def relu_network(*widths: int) -> nn.Sequential:
     """A random ReLU network with biases."""
-    layers: list[nn.Module] = []
-    for n, m in pairwise(widths):
-        dense = nn.Linear(n, m)
-        dense.weight.data.normal_(std=(2 / n) ** 0.5)
-        dense.bias.data.normal_(std=0.3)
-        layers += [dense, nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    model = mlp(widths)
+    for dense in list(model)[::2]:
+        nn.init.kaiming_normal_(dense.weight)
+        nn.init.normal_(dense.bias, std=0.3)
+    return model
 
 
 def composed(model: nn.Sequential, pattern: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,7 +85,7 @@ def composed(model: nn.Sequential, pattern: Tensor) -> tuple[Tensor, Tensor]:
 @claim(
     by="identity",
     sources=("A-057", "A-058", "A-059", "B-170", "B-173"),
-    budget=0.5,
+    budget=1.0,
     full={"points": 20_000, "checked": 50},
     short=r"\mathrm{ReLU}(W x + b) = \operatorname{diag}(\kappa) (W x + b), \quad"
     r" \kappa = \mathbb{1}_{W x + b > 0}",
@@ -144,6 +145,32 @@ def activation_pattern(flips: int = 0, points: int = 1000, checked: int = 6):
     yield equals("distinct patterns among regions", check.patterns, check.regions)
     yield equals("points with another pattern than their region", check.strays, 0)
     yield equals("area that regions miss", check.area_gap, 0.0)
+    for name, (net, inputs) in piecewise_linear().items():
+        yield from _local_maps(name, net, inputs)
+
+
+def _local_maps(name: str, model: nn.Module, x: Tensor):
+    """Maps of cells against autograd, at points and along a segment between two of them."""
+    A, b = local_affine_map(model, x)
+    for i, point in enumerate(x):
+        slope = torch.autograd.functional.jacobian(lambda v: model(v[None]).flatten(), point)
+        wanted, value = slope.flatten(1), model(point[None]).flatten().detach()
+        yield equals("matrix of the local affine map", A[i], wanted, network=name, point=i)
+        offset = value - wanted @ point.flatten()
+        yield equals("offset of the local affine map", b[i], offset, network=name, point=i)
+    breaks, maps = regions_along(model, x[0], x[1])
+    ends = torch.cat([torch.zeros(1), breaks, torch.ones(1)])
+    for share in (0.0, 0.3, 1.0):  # at both ends of each piece, and inside
+        r = torch.lerp(ends[:-1], ends[1:], share)
+        values = model(torch.stack([torch.lerp(x[0], x[1], v) for v in r.tolist()])).flatten(1)
+        line = maps[..., 0] + r[:, None] * maps[..., 1]
+        yield equals("values along a segment", line, values, network=name, share=share)
+    if x.ndim > 2:
+        return
+    found = linear_regions(model, plane_through(*x[:3]))
+    check = certify_regions(model, found, samples=1)
+    yield equals("distinct patterns among regions", check.patterns, check.regions, network=name)
+    yield equals("points with another pattern than their region", check.strays, 0, network=name)
 
 
 activation_pattern.foil("the pattern with one bit of the first layer flipped", flips=1)
@@ -177,7 +204,7 @@ def dead_relu(slope: float = 0.0, removed: int = 3, steps: int = 40):
     """
     dead, x = 3, 2 * torch.rand(100, 3) - 1
     y = torch.sin(3 * x.sum(1, keepdim=True))
-    model = nn.Sequential(nn.Linear(3, 8), nn.LeakyReLU(slope), nn.Linear(8, 1))
+    model = mlp([3, 8, 1], lambda: nn.LeakyReLU(slope))
     hidden, output = model[0], model[2]
     assert isinstance(hidden, nn.Linear)
     assert isinstance(output, nn.Linear)
@@ -186,6 +213,11 @@ def dead_relu(slope: float = 0.0, removed: int = 3, steps: int = 40):
     found = dead_units(model, x)[0].dead
     wanted = (torch.arange(8) == dead).long()
     yield equals("dead units, as ones", found.long(), wanted)
+    cube = Box(torch.tensor([-1.0, -2.0, 0.5]), torch.tensor([1.0, -1.0, 0.6]))
+    corners = torch.cartesian_prod(*torch.stack([cube.low, cube.high], 1))
+    certified = dead_units(model, x, box=cube)[0].certified
+    highest = (corners @ hidden.weight.T + hidden.bias).amax(0)
+    yield equals("units that are dead on a box", certified, (highest <= 0) & (slope == 0))
     before = torch.cat([hidden.weight, hidden.bias[:, None]], 1).detach().clone()
     for _ in range(steps):
         loss = (model(x) - y).square().mean()

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism import DenseHopfield
@@ -66,6 +67,26 @@ def dense_hopfield_is_attention(
         after = memory.energy(new)
         yield at_most("energy after the step", after, energy - sign * moved / 2, s=s, d=d)
         yield at_least("energy", energy, 0.0, s=s, d=d)
+        yield from _to_rest(memory, x.detach(), s=s, d=d)
+
+
+def _to_rest(memory: DenseHopfield, x: Tensor, tol: float = 1e-3, **at: int):
+    """Steps until a state moves by at most tol (1 + |x|), one state after the other."""
+    end = memory.retrieve(x, tol=tol, trajectory=True)
+    assert end.trajectory is not None
+    assert end.energies is not None
+    states, steps = [], []
+    for state in x:
+        new, k = memory.step(state), 1
+        while (new - state).norm() > tol * (1 + state.norm()):
+            state, new, k = new, memory.step(new), k + 1
+        states.append(new)
+        steps.append(k)
+    yield equals("steps until rest", end.n_iter, torch.tensor(steps), **at)
+    yield equals("states at rest", end.states, torch.stack(states), **at)
+    yield equals("whether they are at rest", end.converged, 1, **at)
+    yield equals("last states on the way", end.trajectory[-1], end.states, tol=0.0, **at)
+    yield equals("energies on the way", end.energies, memory.energy(end.trajectory), **at)
 
 
 dense_hopfield_is_attention.foil(

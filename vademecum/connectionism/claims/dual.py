@@ -92,6 +92,7 @@ def perceptron_span(
         name = r"final weights, against $\sum_i \alpha_i y_i x_i$"
         yield equals(name, path.weights[-1], (alpha * y) @ x, d=d)
     yield from _kernels(count)
+    yield from _many()
 
 
 def _kernels(count: str):
@@ -123,6 +124,29 @@ def _kernels(count: str):
         yield equals(r"$\alpha_i$ of the kernel perceptron", dual.alpha_, mistakes, **at)
         scores = torch.tensor(rows) @ (mistakes * y)
         yield equals("scores of the examples", dual.decision_function(x), scores, **at)
+
+
+def _many(n: int = 300, epochs: int = 2):
+    """More examples than are shown at once, and more classes than two, which nothing separates."""
+    x = torch.randint(-5, 6, (n, 2))
+    gram = (x @ x.T + 1) ** 2
+    for classes, memory in ((2, None), (3, 4 * 8 * 40 * n)):
+        labels = torch.randint(classes, (n,))
+        options = {"kernel": "poly", "degree": 2, "gamma": 1.0, "fit_intercept": False}
+        options |= {"shuffle": False, "tol": None, "max_iter": epochs, "memory": memory}
+        dual = KernelPerceptron(**options).fit(x.double(), labels)
+        found = dual.alpha_.reshape(n, -1)
+        for column, k in enumerate([1] if classes == 2 else range(classes)):
+            y, signed = 2 * (labels == k).long() - 1, torch.zeros(n, dtype=torch.int64)
+            for i in [*range(n)] * epochs:
+                signed[i] += y[i] * (y[i] * (gram[i] @ signed) <= 0)
+            at = {"classes": classes, "of": k}
+            name = r"$\alpha_i$ of many examples, nothing separates them"
+            yield equals(name, found[:, column], y * signed, **at)
+            scores = dual.decision_function(x.double()).reshape(n, -1)[:, column]
+            yield equals("scores of many examples", scores, gram @ signed, **at)
+            made = torch.as_tensor(dual.mistakes_).flatten()[column]
+            yield equals("mistakes on many examples", int(made), int((y * signed).sum()), **at)
 
 
 def _fitted(x: Tensor, y: Tensor, **options: Any) -> KernelPerceptron:

@@ -4,6 +4,7 @@ import math
 import warnings
 
 import numpy as np
+import scipy.stats
 import torch
 from scipy.optimize import linprog
 from scipy.special import erfinv
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, consistent, equals
 from vademecum.connectionism import (
+    CapacityCurve,
     HopfieldNetwork,
     capacity_curve,
     mean_field_overlap,
@@ -80,11 +82,28 @@ def hopfield_capacity(
     for load in (0.138, 0.2, 1.0):
         yield equals("overlap beyond capacity", mean_field_overlap(load), 0.0, load=load)
     curve = capacity_curve(n, loads, trials=trials)
+    yield from _intervals(curve)
+    again = capacity_curve(21, (0.01,), trials=3, noise=0.4, probes=2)
+    yield equals("overlap of a single pattern, after 8 of 21 bits", again.overlaps, 1.0, noise=0.4)
     for load, mean in zip(loads, curve.mean.tolist(), strict=True):
         if load < capacity:
             yield at_least("overlap after retrieval", mean, best.overlap, load=load)
         else:
             yield at_most("overlap after retrieval", mean, 0.5, load=load)
+
+
+def _intervals(curve: CapacityCurve):
+    """Means and the intervals of Student's law around them, by SciPy."""
+    trials = curve.overlaps.shape[1]
+    reach = scipy.stats.t.ppf(0.975, trials - 1) * curve.overlaps.std(1) / trials**0.5
+    middle = curve.overlaps.mean(1)
+    for load, ends in zip(
+        curve.loads.tolist(), torch.stack([curve.mean, curve.low, curve.high], 1), strict=True
+    ):
+        i = curve.loads.tolist().index(load)
+        exact = torch.stack([middle[i], middle[i] - reach[i], middle[i] + reach[i]]).clamp(-1, 1)
+        yield equals("mean overlap and its interval", ends, exact, tol=1e-6, load=load)
+    yield equals("whether all came to rest", curve.converged, 1)
 
 
 hopfield_capacity.foil("Hebb's rule does not hold n / 2 patterns", capacity=0.5)
@@ -154,6 +173,27 @@ def hopfield_optimal_capacity(
             yield at_most("whether the first unit stores all", first, int(can), load=load)
             if load <= 1:  # a few hundred epochs are enough
                 yield equals("whether a pattern is stored", net.stored, 1, load=load)
+    yield from _rules()
+
+
+def _rules(n: int = 12, margin: float = 0.5):
+    """The perceptron rule unit by unit, and the projection onto the span of the patterns."""
+    x, theta = 2.0 * torch.randint(2, (4, n)) - 1, torch.randint(-1, 2, (n,)) / 4
+    net = HopfieldNetwork(x, rule="perceptron", theta=theta, margin=margin)
+    w = torch.zeros(n, n)
+    for i in range(n):
+        others = x.clone()
+        others[:, i] = 0  # a unit is not coupled to itself
+        while (wrong := x[:, i] * (others @ w[i] + n * theta[i]) <= n * margin).any():
+            w[i] += (wrong * x[:, i]) @ others  # in whole numbers, so that ties are ties
+    yield equals("couplings by the perceptron rule, times $n$", n * net.weights, w, n=n)
+    aligned = (x * net.fields(x)).amin(1)
+    yield at_least("aligned fields, with a margin", aligned, margin, n=n, tol=0.0)
+    projection = HopfieldNetwork(x, rule="pseudo-inverse", theta=theta / n)
+    whole = torch.linalg.pinv(x) @ x
+    yield equals("couplings by projection", projection.weights, whole - whole.diag().diag(), n=n)
+    fixed = (x * projection.fields(x) >= 0).all(1)
+    yield equals("patterns that projection fixes", projection.stored, fixed, n=n)
 
 
 def _by_perceptrons(patterns: Tensor, epochs: int) -> HopfieldNetwork:

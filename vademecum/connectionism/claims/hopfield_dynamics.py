@@ -32,14 +32,15 @@ def asynchronous_steps(w: Tensor, theta: Tensor, x: Tensor, sweeps: int):
             x = new
 
 
-def flipped_units(w: Tensor, theta: Tensor, x: Tensor, sweeps: int) -> list[int]:
-    """The units that flip, visited from the first to the last again and again."""
-    x, flipped = x.clone(), []
+def in_turn(w: Tensor, theta: Tensor, x: Tensor, sweeps: int) -> tuple[Tensor, Tensor]:
+    """The states before and after each visit, from the first unit to the last again and again."""
+    path = [x]
     for i in [*range(len(w))] * sweeps:
-        if x[i] * (w[i] @ x + theta[i]) < 0:
-            x[i] *= -1
-            flipped.append(i)
-    return flipped
+        x = x.clone()
+        x[:, i] *= 1 - 2 * (x[:, i] * (x @ w[i] + theta[i]) < 0).double()
+        path.append(x)
+    moves = (torch.stack(path) * (torch.stack(path) @ w.T + theta) < 0).any(2)
+    return torch.stack(path), moves
 
 
 @claim(
@@ -114,15 +115,24 @@ def _descent(net: HopfieldNetwork, states: Tensor, at: dict[str, int]):
     lowest = end.energies.cummin(0).values
     yield at_most("energy along retrieval", end.energies, lowest, tol=0.0, **at)
     yield equals("period of the end", end.period, 1, **at)
-    x = states[int(end.n_iter.argmax())]
-    path = hopfield_flips(net, x, order="fixed")
-    units = flipped_units(net.weights, net.theta, x, len(states))
-    yield equals("number of flips", len(path.units), len(units), **at)
-    along = net.energy(path.states())
-    yield equals("energy flip by flip", path.energies, along, tol=0.0, **at)
-    if units:
-        yield equals("unit of each flip", path.units, torch.tensor(units), **at)
-        yield at_most("change of the energy at a flip", path.energies.diff(), -1.0, **at)
+    n, end = net.n, net.retrieve(states, order="fixed", trajectory=True)
+    visits, moves = in_turn(net.weights, net.theta, states, 4 * n)
+    steps = moves[::n].sum(0)  # sweeps at whose start some unit wants to flip
+    yield equals("sweeps until rest", end.n_iter, steps, **at)
+    assert end.trajectory is not None
+    path = visits[::n][: len(end.trajectory)]
+    yield equals("states, sweep by sweep", end.trajectory, path, tol=0.0, **at)
+    k = int(steps.argmax())
+    flips = hopfield_flips(net, states[k], order="fixed")
+    when, units = visits[:, k].diff(dim=0).nonzero().unbind(1)
+    yield equals("number of flips", len(flips.units), len(units), **at)
+    yield equals("whether it is at rest", flips.converged, 1, **at)
+    along = net.energy(flips.states())
+    yield equals("energy flip by flip", flips.energies, along, tol=0.0, **at)
+    if len(units):
+        yield equals("unit of each flip", flips.units, units, **at)
+        yield equals("visits before each flip", flips.visits, when, **at)
+        yield at_most("change of the energy at a flip", flips.energies.diff(), -1.0, **at)
 
 
 hopfield_energy.erratum(

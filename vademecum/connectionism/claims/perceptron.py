@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
@@ -62,6 +63,42 @@ def by_hand(x: Tensor, y: Tensor) -> tuple[int, list[int]]:
     return updates, theta
 
 
+def in_epochs(x: Tensor, y: Tensor, orders: list[list[int]]) -> tuple[list[int], int]:
+    """The rule in Python's integers, one order after the other: final weights, and mistakes."""
+    theta, mistakes = [0] * x.shape[1], 0
+    examples = list(zip(x.tolist(), y.tolist(), strict=True))
+    for point, label in (examples[i] for order in orders for i in order):
+        if label * sum(a * t for a, t in zip(point, theta, strict=True)) <= 0:
+            theta = [t + label * a for a, t in zip(point, theta, strict=True)]
+            mistakes += 1
+    return theta, mistakes
+
+
+def many_examples(n: int = 300, d: int = 3, epochs: int = 3):
+    """Two classes or three that nothing separates, in the given order or a random one."""
+    x = torch.randint(-5, 6, (n, d))
+    for classes, bias, shuffle in ((2, True, True), (3, True, False), (3, False, True)):
+        labels = torch.randint(classes, (n,))
+        options = {"shuffle": shuffle, "tol": None, "max_iter": epochs, "random_state": 7}
+        unit = Perceptron(**options, fit_intercept=bias).fit(x.double(), labels)
+        draw = np.random.RandomState(7).permutation
+        orders = [draw(n).tolist() if shuffle else list(range(n)) for _ in range(epochs)]
+        tilde, at = augment(x, float(bias)), {"classes": classes, "bias": bias}
+        for k in range(1, 2) if classes == 2 else range(classes):
+            sign = 2 * (labels == k).long() - 1
+            theta, mistakes = in_epochs(tilde, sign, orders)
+            row = 0 if classes == 2 else k
+            found = torch.cat([unit.coef_[row], unit.intercept_[row : row + 1]])
+            final = torch.tensor(theta) * torch.tensor([1] * d + [int(bias)])
+            yield equals("weights after some epochs", found.long(), final, of=k, **at)
+            made = torch.as_tensor(unit.mistakes_).flatten()[row]
+            yield equals("mistakes in some epochs", int(made), mistakes, of=k, **at)
+            worst = (sign * (tilde.double() @ found)).min() / found[:d].norm()
+            stated = torch.as_tensor(unit.margin_).flatten()[row]
+            yield equals("margin that the estimator states", stated, worst, of=k, **at)
+        yield equals("epochs", unit.n_iter_, epochs, **at)
+
+
 @claim(
     by="identity",
     sources=("A-025", "B-040", "C-009", "C-010"),
@@ -113,6 +150,7 @@ def perceptron_update(rule: Rule = "a tie is a mistake", step: int = 1, n: int =
             yield equals("mistakes of the estimator", fast.mistakes_, updates, **at)
             both = torch.cat([fast.coef_[0], fast.intercept_])[: d + bias]
             yield equals("final weights of the estimator", both.long(), weights, **at)
+    yield from many_examples()
 
 
 perceptron_update.foil(

@@ -37,6 +37,7 @@ from vademecum.foundations.claims import (
     normal_laws,
     norms,
     probability_rules,
+    probes,
     projections,
     singular_values,
     strong_convexity,
@@ -48,7 +49,8 @@ from vademecum.foundations.claims import (
 
 __all__ = [
     "sums", "calculus", "analysis", "multipliers", "matrix_calculus", "norms", "holder",
-    "matrix_norms", "traces", "determinants", "singular_values", "krylov", "definiteness",
+    "matrix_norms", "traces", "determinants", "singular_values", "krylov", "probes",
+    "definiteness",
     "sylvester", "convexity", "convexity_derivatives", "convex_minima", "convex_operations",
     "strong_convexity", "projections", "probability_rules", "independence", "moments",
     "covariances", "densities", "transformed_densities", "distributions", "normal_laws",

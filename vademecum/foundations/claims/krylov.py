@@ -1,26 +1,24 @@
-"""What theory says of Krylov methods and of random probes, and of ours."""
+"""What theory says of Krylov methods, and of ours."""
 
 import itertools
-import warnings
 from collections.abc import Iterator
-from typing import Any
 
-import scipy.stats
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vademecum.claims import (
-    Evidence,
-    at_least,
-    at_most,
-    claim,
-    equals,
-    in_mean,
-    with_eigenvalues,
-)
-from vademecum.foundations import ProbeEstimate, cg, eigsh, log_det, spectral_density, trace
-from vademecum.foundations import diagonal as diagonal_of
+from vademecum.claims import Evidence, at_least, at_most, claim, equals, lowest, with_eigenvalues
+from vademecum.foundations import LinearOperator, cg, eigsh
+
+
+def counted(A: Tensor) -> tuple[LinearOperator, list[int]]:
+    """A symmetric matrix as an operator, and how many vectors it was applied to, call by call."""
+    columns: list[int] = []
+
+    def product(x: Tensor) -> Tensor:
+        columns.append(x.shape[1])
+        return A @ x
+
+    return LinearOperator((len(A), len(A)), product, product), columns
 
 
 def ordered(values: Tensor, which: str) -> Tensor:
@@ -55,6 +53,7 @@ def lanczos_residual_bound(power: int = 1, n: int = 40, matrices: int = 1):
         n: The size of the matrices.
         matrices: How many matrices are drawn.
     """
+    lowest("n", n, 6)
     ends = torch.tensor([0.12, 0.12, -0.11, 0.1, -0.09])  # the largest one twice
     for _ in range(matrices):
         inner = (torch.arange(n - 5.0) + torch.rand(n - 5) / 2) / n - 0.5
@@ -73,8 +72,11 @@ def lanczos_residual_bound(power: int = 1, n: int = 40, matrices: int = 1):
             yield at_most("distance to an eigenvalue", distance, bound, tol=rounding, **at)
             yield at_most("Ritz values", theta, values.max(), tol=rounding, **at)
             yield at_least("Ritz values, from below", theta, values.min(), tol=rounding, **at)
-            found = eigsh(A, k, which=which).values
-            yield equals("eigenvalues found", found, ordered(values, which)[:k], **at)
+            op, columns = counted(A)
+            found = eigsh(op, k, which=which)
+            yield equals("eigenvalues found", found.values, ordered(values, which)[:k], **at)
+            yield equals("products reported", found.applications, sum(columns), **at)
+            yield equals("whether it converged", found.converged, 1, **at)
 
 
 lanczos_residual_bound.foil(
@@ -115,177 +117,58 @@ def cg_error_bound(root: int = 2, kappa: float = 100.0, n: int = 60):
         kappa: The condition number.
         n: The size of the matrices.
     """
+    lowest("n", n, 3)
     angles = torch.pi * (torch.arange(n - 2) + torch.rand(n - 2)) / (n - 2)
     inner = (1 - angles.cos()) / 2  # dense at the ends, which is hard
     A = with_eigenvalues(1 + (kappa - 1) * torch.cat([torch.tensor([0.0, 1.0]), inner]))
     solutions = torch.randn(n, 2)
-    start = ((A @ solutions) * solutions).sum(0).sqrt()
+    start = energy(A, solutions)
     rate = (kappa ** (1 / root) - 1) / (kappa ** (1 / root) + 1)
-    for t in (1, 2, 4, 8, 16, 24):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            error = cg(A, A @ solutions, tol=1e-15, max_iter=t).x - solutions
-        share = ((A @ error) * error).sum(0).sqrt() / start
+    b, norms = A @ solutions, {}
+    for t in (t for t in (1, 2, 4, 8, 16, 24) if t < n):
+        solved = cg(A, b, tol=1e-15, max_iter=t)
+        error = solved.x - solutions
+        share = energy(A, error) / start
         yield at_most("error over that of the start", share, 2 * rate**t, t=t)
         best = torch.stack([best_in_krylov_space(A, x, t) for x in solutions.T]) / start
         yield equals("error, against the best in the Krylov space", share, best, t=t)
+        norms[t] = (A @ error).norm(dim=0)
+        ways = torch.stack([b.norm(dim=0), *norms.values()])
+        yield equals("residual norms on the way", solved.residuals[[0, *norms]], ways, t=t)
+        yield equals("whether it converged, within so few steps", solved.converged.long(), 0, t=t)
+    yield from _elsewhere(A, solutions)
     for values in ((3.0,), (1.0, 10.0), (1.0, 3.0, 10.0)):
-        few = with_eigenvalues(torch.tensor(values).repeat(12 // len(values)))
-        steps = int(cg(few, few @ torch.randn(len(few)), tol=1e-10).iterations)
-        yield equals("steps taken", steps, len(values), distinct=len(values))
+        yield from _few_eigenvalues(values)
+
+
+def energy(A: Tensor, e: Tensor) -> Tensor:
+    """The energy norms of columns."""
+    return ((A @ e) * e).sum(0).sqrt()
+
+
+def _elsewhere(A: Tensor, solutions: Tensor, t: int = 2) -> Iterator[Evidence]:
+    """From another start, and with a preconditioner $M = S S^T$: the same for $S^T A S$."""
+    n = len(A)
+    start, S = torch.randn(n, 2), torch.eye(n) + torch.rand(n, n).tril() / n
+    error = cg(A, A @ solutions, x0=start, max_iter=t).x - solutions
+    best = torch.stack([best_in_krylov_space(A, x, t) for x in (solutions - start).T])
+    yield equals("error from another start", energy(A, error), best, t=t)
+    error = cg(A, A @ solutions, preconditioner=S @ S.T, max_iter=t).x - solutions
+    moved = torch.linalg.solve_triangular(S, solutions, upper=False)
+    best = torch.stack([best_in_krylov_space(S.T @ A @ S, x, t) for x in moved.T])
+    yield equals("error with a preconditioner", energy(A, error), best, t=t)
+
+
+def _few_eigenvalues(values: tuple[float, ...]) -> Iterator[Evidence]:
+    """As many steps as there are distinct eigenvalues in a right-hand side."""
+    few, at = with_eigenvalues(torch.tensor(values).repeat(12 // len(values))), len(values)
+    x = torch.cat([torch.randn(12, 1), torch.linalg.eigh(few).eigenvectors[:, :1]], 1)
+    solved = cg(few, few @ x, tol=1e-10)
+    steps = torch.tensor([at, 1])
+    yield equals("steps taken", solved.iterations, steps, distinct=at)
+    yield equals("whether it converged", solved.converged.long(), 1, distinct=at)
+    yield equals("solution", solved.x, x, distinct=at)
 
 
 cg_error_bound.foil("with the fourth root it is too good to be true", root=4)
 cg_error_bound.foil("with the third root as well", root=3)
-
-
-def moments_of(
-    name: str, values: Tensor, errors: Tensor, mean: Tensor, variance: Tensor, **at: Any
-) -> Iterator[Evidence]:
-    """Estimates have this mean, and their squared standard errors that variance for a mean."""
-    yield in_mean(f"{name} in the mean", values, float(mean), sigmas=7, **at)
-    name = f"squared standard error of the {name}"
-    yield in_mean(name, errors.square(), float(variance), sigmas=7, **at)
-
-
-def variances(A: Tensor, diagonal: float) -> Tensor:
-    """The sums of squares of rows, with a weight for what stands on the diagonal."""
-    own = A.diagonal().square()
-    return A.square().sum(1) - own + diagonal * own
-
-
-def one_sample(name: str, found: ProbeEstimate, samples: Tensor, **at: Any) -> Iterator[Evidence]:
-    """An estimate is the mean of its samples, along the last axis, with the error of a mean."""
-    yield equals(f"{name} from eight probes", found.value, samples.mean(-1), **at)
-    error = samples.std(-1) / samples.shape[-1] ** 0.5
-    yield equals(f"standard error of the {name}", found.standard_error, error, **at)
-
-
-def stacked(found: list[ProbeEstimate]) -> tuple[Tensor, Tensor]:
-    """The values of many estimates, and their standard errors."""
-    return torch.stack([e.value for e in found]), torch.stack([e.standard_error for e in found])
-
-
-@claim(
-    by="identity",
-    budget=0.7,
-    full={"runs": 5000},
-    short=r"z_i = \pm 1, A = A^\top: \mathbb E[z^\top A z] = \mathrm{Tr} A,\ "
-    r"\mathrm{Var}[z^\top A z] = 2 \sum_{i \ne j} A_{ij}^2",
-)
-def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 120) -> Iterator[Evidence]:
-    r"""Mean and variance of Hutchinson's estimator.
-
-    For a vector $z$ of independent random signs and a real symmetric $A$,
-    $\mathbb{E}[z^\top A z] = \mathrm{Tr}\, A$ and
-    $\mathrm{Var}[z^\top A z] = 2 \sum_{i \ne j} A_{ij}^2$: the diagonal does not contribute.
-    Likewise $z_i (A z)_i$ has the mean $A_{ii}$ and the variance $\sum_{j \ne i} A_{ij}^2$.
-
-    *Proof.* $z^\top A z = \mathrm{Tr}\, A + 2 \sum_{i < j} A_{ij} z_i z_j$, and the products
-    $z_i z_j$ are uncorrelated, with mean 0 and variance 1. In expectation, by all $2^n$ vectors of
-    signs; sampled, all means lie within seven standard errors, a false alarm of less than
-    $10^{-7}$ even for the skewed estimates of the variance. Hutch++ and XTrace have the same mean,
-    and are exact for matrices of low rank.
-
-    Knobs:
-        diagonal: The weight of the squared diagonal entries in the variance.
-        n: The size of the matrix whose sign vectors are enumerated; four times as large where they
-            are drawn.
-        runs: How many estimates are drawn, from eight products with the matrix each.
-    """
-    A = with_eigenvalues(torch.randn(n))
-    Z = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)))
-    entries, rows = (Z @ A) * Z, variances(A, diagonal)
-    yield equals("mean of $z^\\top A z$", entries.sum(1).mean(), A.trace(), n=n)
-    yield equals("variance of $z^\\top A z$", entries.sum(1).var(correction=0), 2 * rows.sum(), n=n)
-    yield equals("mean of $z_i (A z)_i$", entries.mean(0), A.diagonal(), n=n)
-    yield equals("variance of $z_i (A z)_i$", entries.var(0, correction=0), rows, n=n)
-    wide = with_eigenvalues(1 + torch.randn(4 * n) / 10)
-    Z = signs(8, 4 * n, dice(0))
-    entries, rows, at = (wide @ Z) * Z, variances(wide, diagonal), {"n": 4 * n}
-    found = trace(wide, method="hutchinson", applications=8, generator=dice(0))
-    yield from one_sample("trace", found, entries.sum(0), **at)
-    found = diagonal_of(wide, applications=8, generator=dice(0))
-    yield from one_sample("diagonal", found, entries, **at)
-    values, errors = stacked(
-        [trace(wide, method="hutchinson", applications=8) for _ in range(runs)]
-    )
-    yield from moments_of("trace", values, errors, wide.trace(), rows.sum() / 4, **at)
-    values, errors = stacked([diagonal_of(wide, applications=8) for _ in range(runs)])
-    for i in (0, 2 * n):
-        value, error, variance = values[:, i], errors[:, i], rows[i] / 8
-        yield from moments_of("diagonal entry", value, error, wide[i, i], variance, i=i)
-    low = with_eigenvalues(torch.cat([torch.tensor([5.0, -3.0]), torch.zeros(4 * n - 2)]))
-    for method in ("hutch++", "xtrace"):
-        values, _ = stacked([trace(wide, method=method, applications=9) for _ in range(runs // 2)])
-        yield in_mean("trace in the mean", values, float(wide.trace()), sigmas=7, method=method)
-        exact = trace(low, method=method, applications=9).value
-        yield equals("trace of a matrix of rank two", exact, 2.0, method=method)
-
-
-hutchinson_variance.foil(
-    r"$2 \|A\|_F^2$, the variance with Gaussian instead of sign vectors", diagonal=1.0
-)
-
-
-@claim(
-    by="identity",
-    budget=0.5,
-    short=r"\sum_j w_j\, p(\theta_j) = v^\top p(A)\, v, \quad \deg p \le 2 s - 1,\ \|v\| = 1",
-)
-def spectral_quadrature(extra: int = 0, n: int = 30):
-    r"""Lanczos is Gauss quadrature.
-
-    After $s$ steps from a unit vector $v$ the eigenvalues $\theta_j$ of the tridiagonal matrix and
-    the squares $w_j$ of the first components of its eigenvectors satisfy
-    $\sum_j w_j p(\theta_j) = v^\top p(A) v$ for every polynomial $p$ of degree at most $2 s - 1$,
-    and the nodes lie within the range of the spectrum. For the logarithm of a positive definite $A$
-    of condition $\kappa$ the error falls with $\big(\frac{\sqrt\kappa - 1}{\sqrt\kappa +
-    1}\big)^{2 s}$ (quoted), so that the mean over random signs $\sqrt n v$ of
-    $n \sum_j w_j \log \theta_j$ gives $\log \det A = \operatorname{tr} \log A$.
-
-    *Proof.* $v^\top A^{a+b} v = (A^a v)^\top A^b v$, and both powers stay in the Krylov space up to
-    degree $s - 1$, with one more factor of $A$ between them.
-
-    Knobs:
-        extra: By how much the degree exceeds $2 s - 1$.
-        n: The size of the matrix.
-    """
-    values = torch.linspace(-1, 1, n) + 0.01 * torch.rand(n)
-    A = with_eigenvalues(values)
-    for s in (1, 2, 3, 4):
-        found = spectral_density(A, probes=3, steps=s, generator=dice(s))
-        V = signs(3, n, dice(s)) / n**0.5
-        for degree in range(2 * s + extra):
-            form = (V * (torch.linalg.matrix_power(A, degree) @ V)).sum(0)
-            sums = (found.weights * found.nodes**degree).sum(1)
-            yield equals("sum over the nodes", sums, form, tol=1e-12, degree=degree, steps=s)
-        yield at_most("nodes", found.nodes, values.max(), tol=1e-12, steps=s)
-        yield at_least("nodes, from below", found.nodes, values.min(), tol=1e-12, steps=s)
-    grid = torch.linspace(-1.5, 1.5, 7)
-    bumps = scipy.stats.norm.pdf(grid[:, None].numpy(), values.numpy(), 0.3).mean(1)
-    density, _ = spectral_density(A, probes=n)(grid, width=0.3)
-    yield equals("smoothed density of all eigenvalues", density, bumps, n=n)
-    definite = A + 2 * torch.eye(n)  # of condition 3, so that 16 steps leave 1e-18
-    Q, V = torch.linalg.eigh(definite).eigenvectors, signs(5, n, dice(0))
-    forms = ((Q.T @ V).square() * (Q.T @ definite @ Q).diagonal().log()[:, None]).sum(0)
-    found = log_det(definite, probes=5, steps=16, generator=dice(0))
-    yield equals("log-determinant from five probes", found.value, forms.mean(), n=n)
-    yield equals(
-        "standard error of the log-determinant", found.standard_error, forms.std() / 5**0.5, n=n
-    )
-    exact = log_det(definite, probes=n).value
-    yield equals("log-determinant from n probes", exact, torch.logdet(definite), n=n)
-
-
-def dice(seed: int) -> torch.Generator:
-    """A generator with a seed."""
-    return torch.Generator().manual_seed(seed)
-
-
-def signs(probes: int, n: int, generator: torch.Generator) -> Tensor:
-    """Random signs, a column for each probe, as the library draws them."""
-    return 2.0 * torch.randint(2, (probes, n), generator=generator).T - 1
-
-
-spectral_quadrature.foil(r"degree $2 s$ is one too many", extra=1)

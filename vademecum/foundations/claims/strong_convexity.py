@@ -6,7 +6,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vademecum.claims import Evidence, at_least, claim, equals, integers
+from vademecum.claims import (
+    Evidence,
+    at_least,
+    at_most,
+    claim,
+    equals,
+    integers,
+    with_eigenvalues,
+)
 from vademecum.foundations import (
     Ball,
     Box,
@@ -75,6 +83,7 @@ def strong_convexity(half: float = 0.5, surplus: float = 0.0, n: int = 200):
         yield equals("constant of smoothness found", found.value, largest, **at)
         bend = (h @ found.direction).norm()
         yield equals("change of slope along the direction found", bend, largest, **at)
+    yield from with_many_variables()
     yield from less_a_square(quadratic(form(3, 2, 2)), 1.0 + surplus)
     for ridge in (0.1, 2.0):
         f = lambda w, r=ridge: logistic(w) + r / 2 * w.square().sum(1)  # noqa: E731
@@ -111,6 +120,39 @@ def least_curvature(f: Function, region: Ball | Box, least: float, **at: str) ->
             "least curvature found, in the end", found, least, tol=1e-6, **at
         ),  # observed: 1e-15
     ]
+
+
+def at_the_places_found(f: Function) -> Iterator[Evidence]:
+    """The curvature 2 - cos x of x^2 + cos x, where the searches say that it is extreme."""
+    for low, high in ((-20.0, 20.0), (0.5, 2.0)):
+        box = Box(torch.tensor([low]), torch.tensor([high]))
+        ends = 2 - torch.tensor([low, high]).cos()
+        wide, at = high - low > 2 * torch.pi, {"low": low, "high": high}
+        for name, find, end in (
+            ("least", strong_convexity_constant, 1.0 if wide else float(ends.min())),
+            ("largest", smoothness_constant, 3.0 if wide else float(ends.max())),
+        ):
+            found = find(f, box, pairs=50, starts=4, steps=20)
+            yield equals(f"{name} curvature found on an interval", found.value, end, **at)
+            there = 2 - float(found.x.cos())  # the direction does not matter on a line
+            yield equals(f"curvature where it is {name}", there, end, **at)
+            yield at_least("places found", found.x, low, tol=0.0, **at)
+            yield at_most("places found, from above", found.x, high, tol=0.0, **at)
+
+
+def with_many_variables(d: int = 40) -> Iterator[Evidence]:
+    """Extreme curvatures of a form in so many variables that only products are taken."""
+    values = torch.linspace(-1, 2, d)
+    h = with_eigenvalues(values)
+    ball = Ball(torch.randn(d), 1.0)
+    for name, find, end in (
+        ("flattest", strong_convexity_constant, -1.0),
+        ("steepest", smoothness_constant, 2.0),
+    ):
+        found = find(quadratic(h), ball, pairs=20, starts=4, steps=4)
+        yield equals(f"curvature found along the {name} direction", found.value, end, d=d)
+        along = found.direction @ h @ found.direction
+        yield equals(f"curvature along the {name} direction", along, end, d=d)
 
 
 @claim(
@@ -151,6 +193,7 @@ def strong_convexity_curvature(
     box = Box(torch.tensor([-20.0]), torch.tensor([20.0]))
     yield from least_curvature(shapes["ripple"], box, 1.0, of="x^2 + cos x")
     yield from least_curvature(shapes["quartic"], box, 0.0, of="x^4")
+    yield from at_the_places_found(shapes["ripple"])
     for small in (1.0, 0.1, 0.01):
         h = torch.tensor([[small / 10]])
         share = bregman_divergence(shapes["quartic"], h, -h) / (small / 2 * (2 * h[0]) ** 2)

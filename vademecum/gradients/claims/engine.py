@@ -31,6 +31,33 @@ OPERATIONS: tuple[tuple[Callable[[Any, Any], Any], Callable[[float, float], Valu
 """Operations of two numbers for torch; and their values with their slopes, by hand."""
 
 
+F = nn.functional
+TENSORS: dict[str, Callable[[Any, Any], Any]] = {  # of a (3, 4) and b (4,)
+    "quotients": lambda a, b: a / (1 + b * b) - 2 / (3 - (-a).exp()) + (1 + b.abs()).log() / 3,
+    "powers": lambda a, b: (a**3 - a.square() * b) * (1 + a**2).sqrt() + (a - b).cos() ** 0,
+    "units": lambda a, b: torch.relu(a - b) * a.sigmoid() + (1 - b).tanh() - (b - a).abs(),
+    "sums": lambda a, b: a.sum(1, keepdim=True) * a - a.mean(0) * b.sum() + (a * b).mean((0, 1)),
+    "extremes": lambda a, b: (
+        a.amax(1) - (a * b).amax((0, 1)) * b.max() - a.logsumexp(0, True)[:, :3]
+    ),
+    "ties": lambda a, b: torch.cat([a, a, 2 * b.reshape(1, 4)]).amax(0) * b,
+    "softmax": lambda a, b: a.softmax(1) * torch.log_softmax(a * b, 0),
+    "places": lambda a, b: torch.cat([a[1:, ::2], a.T[:2, :2], b[[0, 0, 3, 1]].view(2, 2)], 1),
+    "axes": lambda a, b: a.transpose(0, 1).flatten().reshape(2, 2, 3).permute(2, 0, 1) * b[:2],
+    "matrices": lambda a, b: (a @ b) @ a + (a @ a.mT)[None] @ a.unsqueeze(0).squeeze(0) * b,
+    "attention": lambda a, b: F.scaled_dot_product_attention(a * b, a, a + 1, is_causal=True),
+    "layer": lambda a, b: F.linear(a, a * b, b[:3]),
+    "losses": lambda a, b: (
+        F.cross_entropy(a * b, torch.tensor([2, 0, 2]))
+        + F.cross_entropy(a, torch.tensor([1, 1, 3]), reduction="sum") * F.mse_loss(a[0], b)
+    ),
+    "convolution": lambda a, b: torch.conv1d(
+        a.reshape(1, 2, 6), b.reshape(2, 1, 2), stride=2, padding=1, groups=2
+    ),
+}
+"""Programs of tensors, in which every operation of the tape occurs."""
+
+
 class Program(NamedTuple):
     """A random expression graph with shared nodes, three inputs and two outputs."""
 
@@ -114,6 +141,11 @@ def forward_mode(primal: bool = True, graphs: int = 8, steps: int = 8):
         if k < 3:
             found = jvp(Network(f), x, t, wrt="x")
             yield equals("Jacobian-vector product of a random program", found, stated, graph=k)
+    for name, f in TENSORS.items():
+        points, moves = (torch.randn(3, 4), torch.randn(4)), (torch.randn(3, 4), torch.randn(4))
+        found, (value, wanted) = Tape(f, *points).push(*moves), torch.func.jvp(f, points, moves)
+        yield equals("value of a program of tensors", found.output, value, of=name)
+        yield equals("tangent of a program of tensors", found.tangent, wanted, of=name)
     model, X = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(4, 3)
     theta, v = torch.cat([p.detach().flatten() for p in model.parameters()]), torch.randn(8)
     values = lambda t: torch.tanh(X.to(t.dtype) @ t[:6].view(2, 3).T + t[6:])  # noqa: E731
@@ -170,6 +202,14 @@ def reverse_mode(added: bool = True, graphs: int = 8, steps: int = 8):
         if k < 3:
             found = vjp(Network(f), x, u, wrt="x")
             yield equals("vector-Jacobian product of a random program", found, wanted, graph=k)
+    for name, f in TENSORS.items():
+        points = torch.randn(3, 4, requires_grad=True), torch.randn(4, requires_grad=True)
+        u = torch.randn((value := f(*points)).shape)
+        found = Tape(f, *(p.detach() for p in points)).pull(u).gradients
+        for which, g, wanted in zip(
+            "ab", found, torch.autograd.grad(value, points, u), strict=True
+        ):
+            yield equals("adjoint of a program of tensors", g, wanted, of=name, input=which)
     model, X = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(4, 3)
     theta, U = torch.cat([p.detach().flatten() for p in model.parameters()]), torch.randn(4, 2)
     risk = lambda t: (U * torch.tanh(X.to(t.dtype) @ t[:6].view(2, 3).T + t[6:])).sum()  # noqa: E731

@@ -1,5 +1,6 @@
 """What the course claims of the three passes of backpropagation, and of dense layers in them."""
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor, nn
 
 from vademecum.claims import claim, complex_step, equals
 from vademecum.gradients import backprop as three_passes
-from vademecum.gradients import gradient
+from vademecum.gradients import gradient, gradient_norms, jacobian, per_example_gradients
 from vademecum.gradients.claims.backpropagation import SLOPES, draw, network, run, swap
 
 
@@ -31,6 +32,74 @@ def counted(model: nn.Sequential) -> list[int]:
 
         layer.register_forward_hook(visited)
     return counts
+
+
+class Twice(nn.Module):
+    """A layer that is used twice, with or without a scale that belongs to no layer."""
+
+    def __init__(self, *, scaled: bool) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 4), nn.Parameter(torch.ones(4)) if scaled else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The values."""
+        z = torch.tanh(self.layer(x))
+        return self.layer(z if self.scale is None else self.scale * z)
+
+
+def layers() -> dict[str, tuple[nn.Module, Tensor]]:
+    """Networks with every kind of layer, and inputs for them."""
+    norm = nn.BatchNorm2d(6)
+    for value, buffer in ((torch.randn(6), norm.running_mean), (torch.rand(6), norm.running_var)):
+        assert buffer is not None
+        buffer.add_(value)
+    plane = nn.Conv2d(4, 6, (2, 3), stride=(1, 2), padding=(1, 0), dilation=(2, 1), groups=2)
+    words = nn.Sequential(nn.Embedding(7, 6, padding_idx=0), nn.LayerNorm(6), nn.Linear(6, 5))
+    found: dict[str, tuple[nn.Module, Tensor]] = {
+        "words": (nn.Sequential(*words, nn.RMSNorm(5)), torch.randint(7, (4, 3))),
+        "plane": (
+            nn.Sequential(plane, norm, nn.Tanh(), nn.GroupNorm(3, 6)),
+            torch.randn(4, 4, 5, 6),
+        ),
+        "line": (
+            nn.Sequential(nn.Conv1d(2, 3, 4, padding="same", dilation=2), nn.Conv1d(3, 2, 2)),
+            torch.randn(4, 2, 5),
+        ),
+        "space": (nn.Conv3d(1, 2, 2, stride=2, bias=False), torch.randn(4, 1, 3, 4, 2)),
+        "twice": (Twice(scaled=False), torch.randn(4, 4)),
+        "scaled": (Twice(scaled=True), torch.randn(4, 4)),
+    }
+    for model, _ in found.values():
+        for p in model.parameters():
+            nn.init.normal_(p)
+        model.eval()
+    return found
+
+
+def each_example():
+    """The gradient of each example by itself, by autograd, one after the other."""
+    for name, (model, x) in layers().items():
+        with torch.no_grad():
+            y = torch.randn_like(model(x))
+        parameters, rows, jacobians = list(model.parameters()), [], []
+        for i in range(len(x)):
+            z = model(x[i : i + 1])
+            loss = nn.functional.mse_loss(z, y[i : i + 1])
+            each = [loss, *z.flatten()[:6]]
+            found = [torch.autograd.grad(v, parameters, retain_graph=True, materialize_grads=True)
+                     for v in each]  # fmt: skip
+            flat = torch.stack([torch.cat([g.flatten() for g in gs]) for gs in found])
+            rows.append(flat[0])
+            jacobians.append(flat[1:])
+        wanted = torch.stack(rows)
+        found = per_example_gradients(model, x, y)
+        yield equals("gradients of the examples", found, wanted, network=name)
+        norms = gradient_norms(model, x, y)
+        yield equals("norms of the gradients", norms, wanted.norm(dim=1), network=name)
+        blocks = jacobian(model, x).blocks()[:, :6]
+        yield equals("Jacobians of the examples", blocks, torch.stack(jacobians), network=name)
+        mean = gradient(model, x, y)
+        yield equals("gradient of the mean loss", mean, wanted.mean(0), network=name)
 
 
 @claim(by="identity", sources=("A-092", "A-093", "A-094", "B-155"), budget=0.5)
@@ -71,6 +140,12 @@ def backprop(stored: Literal["input", "output"] = "input"):
             yield equals(name, wanted, trace.error.T @ kept, **at)
         flat = gradient(model, x, y)
         yield equals("gradient as one vector", flat, torch.cat(whole), width=widths[1])
+        for trace, norms in zip(found.layers, found.norms, strict=True):
+            parts = [trace.activation, trace.error, *trace.gradients.values()]
+            sizes = [math.sqrt(math.fsum(v * v for v in t.flatten().tolist())) for t in parts]
+            stated = [norms.activation, norms.error, *[norms.gradient] * (len(parts) > 2)]
+            yield equals("norms of activation, error and gradient", stated, sizes, layer=trace.name)
+    yield from each_example()
 
 
 backprop.foil("activations overwritten by the layer's output before step 3", stored="output")

@@ -156,6 +156,7 @@ def autoencoder_pca(
     yield at_most("sine between PCA and the planted directions", gap, 0.0)
     gap = angle(best.D.detach(), principal)
     yield at_most("sine between the optimal decoder and PCA", gap, 0.0)
+    yield from _solvers()
     code = torch.as_tensor(pca.transform(x))
     yield equals("covariance of whitened components", torch.cov(code.mT), torch.eye(m))
     for _ in range(starts):
@@ -164,6 +165,35 @@ def autoencoder_pca(
         yield equals("loss after descent", model.loss(x), best.loss(x), tol=1e-8)
         gap = angle(model.D.detach(), principal)
         yield at_most("sine between the decoder after descent and PCA", gap, 1e-4)
+
+
+def _solvers(s: int = 50, n: int = 40, rank: int = 3):
+    """Every way to principal directions, against the singular value decomposition."""
+    x = torch.randn(s, rank) @ torch.randn(rank, n) + torch.randn(n)
+    mean = x.mean(0)
+    _, sigma, vh = torch.linalg.svd(x - mean, full_matrices=False)
+    vh = vh * vh.gather(1, vh.abs().argmax(1, keepdim=True)).sign()
+    total = sigma.square().sum()
+    share = float(sigma[:2].square().sum() / total) - 1e-6
+    for solver, k in (("full", 2), ("covariance_eigh", 2), ("randomized", 2), ("auto", share)):
+        for whiten in (False, True):
+            options = {"svd_solver": solver, "n_oversamples": 2, "iterated_power": 1}
+            pca = PCA(k, whiten=whiten, random_state=0, **options).fit(x)
+            at = {"solver": solver, "whiten": whiten}
+            # The Gram matrix squares the condition: half of the digits are left.
+            yield equals("principal directions", pca.components_, vh[:2], tol=1e-7, **at)
+            yield equals("singular values", pca.singular_values_, sigma[:2], tol=1e-7, **at)
+            variances = sigma[:2].square() / (s - 1)
+            yield equals("variances", pca.explained_variance_, variances, **at)
+            shares = sigma[:2].square() / total
+            yield equals("shares of the variance", pca.explained_variance_ratio_, shares, **at)
+            noise = (total - sigma[:2].square().sum()) / (s - 1) / (n - 2)
+            yield equals("variance left, in the mean", pca.noise_variance_, noise, **at)
+            code = (x - mean) @ vh[:2].mT / (variances.sqrt() if whiten else 1)
+            yield equals("components", pca.transform(x), code, tol=1e-7, **at)
+            back = (x - mean) @ vh[:2].mT @ vh[:2] + mean
+            found = pca.inverse_transform(pca.transform(x))
+            yield equals("data from the components", found, back, tol=1e-7, **at)
 
 
 autoencoder_pca.foil(

@@ -3,6 +3,7 @@
 from itertools import product
 
 import torch
+from numpy.random import RandomState
 from torch import Tensor
 
 from vademecum.claims import at_most, claim, complex_step, equals
@@ -44,6 +45,34 @@ def lms(sign: float = 1.0, factor: float = 1.0, steps: int = 30):
     cyclic = LMS(rate=factor / 3, fit_intercept=False)
     end = cyclic.partial_fit(cube.repeat(25, 1), (cube @ goal).repeat(25)).coef_
     yield at_most("distance to the weights that fit", (end - goal).norm(), 1e-10)
+    for shuffle in (False, True):
+        yield from _epochs(shuffle)
+
+
+def _epochs(shuffle: bool, s: int = 150, d: int = 2, epochs: int = 3):
+    """Epochs over more examples than are shown at once, with two targets, one by one."""
+    x, y = torch.randn(s, d), torch.randn(s, 2)
+    unit = LMS(max_iter=epochs, tol=0.0, shuffle=shuffle, random_state=7).fit(x, y)
+    wide, theta, draw = torch.cat([x, torch.ones(s, 1)], 1), torch.zeros(3, 2), RandomState(7)
+    bounds = lms_rate_bounds(x)
+    top = torch.linalg.eigvalsh(wide.T @ wide / s)[-1]
+    yield equals("bound on the rate in the mean", bounds.in_mean, 2 / top)
+    rate, errors = float(1 / wide.square().sum(1).max()), []
+    for _ in range(epochs):
+        errors = []
+        for i in draw.permutation(s).tolist() if shuffle else range(s):
+            errors.append(y[i] - wide[i] @ theta)
+            theta = theta + rate * wide[i][:, None] * errors[-1]
+    at = {"shuffle": shuffle}
+    yield equals("rate that is chosen", unit.rate_, rate, **at)
+    yield equals("weights after some epochs", unit.coef_, theta[:d].T, **at)
+    yield equals("intercepts after some epochs", unit.intercept_, theta[d], **at)
+    loss = torch.stack(errors).square().sum(1).mean() / 2
+    yield equals("loss of the last epoch", unit.loss_, loss, **at)
+    yield equals("epochs", unit.n_iter_, epochs, **at)
+    yield equals("whether it converged", unit.converged_, 0, **at)
+    rested = LMS(tol=0.5, shuffle=shuffle, random_state=7).fit(x[:9], x[:9] @ torch.ones(d) + 1)
+    yield equals("whether it converged, if half is enough", rested.converged_, 1, **at)
 
 
 def _steps(sign: float, factor: float, steps: int, intercept: bool):
@@ -66,7 +95,9 @@ def _steps(sign: float, factor: float, steps: int, intercept: bool):
             return (y[i] - (x[i].to(w) * w).sum()) ** 2 / 2
 
         unit.partial_fit(inputs[i : i + 1], y[i : i + 1])
-        found = [unit.coef_, unit.intercept_.view(1)] if intercept else [unit.coef_]
+        found = (
+            [unit.coef_, torch.as_tensor(unit.intercept_).view(1)] if intercept else [unit.coef_]
+        )
         before, theta = theta, torch.cat(found)
         step = sign * (theta - before)
         # Relative to the steps' size, which a wrong rate lets grow.

@@ -98,30 +98,37 @@ def _by_hand(half: Callable[[int], int], mean: Callable[[int], int]):
 
 
 def _selected():
-    """The choice among several penalties, by its definition."""
-    s, n = 15, 4
-    x, y = torch.randn(s, n) + 1, torch.randn(s)
-    y += x.sum(1)
-    alphas = torch.logspace(-2, 2, 9)
-    centre = torch.eye(s) - 1 / s
-    hats = [1 / s + (c := centre @ x) @ torch.linalg.solve(c.T @ c + a * torch.eye(n), c.T)
-            for a in alphas]  # fmt: skip
-    gcv = [s * (y - h @ y).square().sum() / (s - h.trace()) ** 2 for h in hats]
-    left = [_left_out(x, y, float(a)) for a in alphas]
-    for selection, errors in (("gcv", gcv), ("loo", left)):
-        unit = RidgeRegression(alphas=alphas, selection=selection).fit(x, y)
-        best = alphas[torch.stack(errors).argmin()]
-        yield equals("penalty that is chosen", unit.alpha_, best, selection=selection)
+    """The choice among several penalties, by its definition, for two targets at once."""
+    alphas = torch.logspace(2, -2, 9)
+    for s, n, intercept in ((15, 4, True), (6, 9, True), (12, 3, False)):
+        x, y = torch.randn(s, n) + 1, torch.randn(s, 2)
+        y += x.sum(1, keepdim=True)
+        c, d = (v - intercept * v.mean(0) for v in (x, y))
+        maps = [torch.linalg.solve(c.T @ c + a * torch.eye(n), c.T) for a in alphas]
+        hats = [intercept / s + c @ m for m in maps]
+        gcv = [s * (y - h @ y).square().sum() / (s - h.trace()) ** 2 for h in hats]
+        left = [_left_out(x, y, float(a), intercept) for a in alphas]
+        for selection, errors in (("gcv", gcv), ("loo", left)):
+            options = {"alphas": alphas, "selection": selection, "fit_intercept": intercept}
+            unit, at = RidgeRegression(**options).fit(x, y), {"s": s, "n": n}
+            at["selection"] = selection
+            yield equals("errors of the penalties", unit.scores_, torch.stack(errors), **at)
+            best = torch.stack(errors).argmin()
+            yield equals("penalty that is chosen", unit.alpha_, alphas[best], **at)
+            weights = torch.stack([(m @ d).T for m in maps])
+            yield equals("weights of the penalties", unit.coef_path_, weights, **at)
+            yield equals("weights that are chosen", unit.coef_, weights[best], **at)
 
 
-def _left_out(x: Tensor, y: Tensor, alpha: float) -> Tensor:
+def _left_out(x: Tensor, y: Tensor, alpha: float, intercept: bool) -> Tensor:
     """The mean squared error of each example under the fit to the others."""
     total = torch.zeros(())
     for i in range(len(x)):
         rest = torch.arange(len(x)) != i
-        cx, cy = x[rest] - x[rest].mean(0), y[rest] - y[rest].mean()
+        mean_x, mean_y = (intercept * v[rest].mean(0) for v in (x, y))
+        cx, cy = x[rest] - mean_x, y[rest] - mean_y
         w = torch.linalg.solve(cx.T @ cx + alpha * torch.eye(x.shape[1]), cx.T @ cy)
-        total += (y[i] - y[rest].mean() - (x[i] - x[rest].mean(0)) @ w) ** 2
+        total += (y[i] - mean_y - (x[i] - mean_x) @ w).square().sum()
     return total / len(x)
 
 
@@ -220,6 +227,27 @@ def lasso(
         reach = (2 * GAP * float(y.square().mean())) ** 0.5
         yield equals("weights of an orthonormal design", unit.coef_, w, tol=reach, set=k)
         yield equals("weights that are not zero", int((unit.coef_ != 0).sum()), 2, set=k)
+    yield from _many_features(scale)
+
+
+def _many_features(scale: float, n: int = 40, d: int = 90):
+    """More features than examples: the duality gap at the weights, from its definition."""
+    x, y = torch.randn(n, d) + torch.randn(n, 1), torch.randn(n)
+    cx, cy = x - x.mean(0), y - y.mean()
+    top, power = float((cx.T @ cy).abs().max() / n), float(cy.square().mean())
+    path = lasso_path(x, y, alphas=7, ratio=0.03, tol=1e-9)
+    yield equals("penalties of a path", path.alphas, top * 0.03 ** (torch.arange(7) / 6))
+    for i, alpha in enumerate(path.alphas.tolist()):
+        unit, share = Lasso(alpha=scale * alpha, tol=1e-9).fit(x, y), {"penalty": alpha / top}
+        for w, stated in ((path.coefs[i], path.gaps[i]), (unit.coef_, unit.dual_gap_)):
+            r = cy - cx @ w
+            primal = r.square().mean() / 2 + alpha * w.abs().sum()
+            most = alpha * n / (cx.T @ r).abs().max()  # times r / n, the multipliers are allowed
+            u = (cy @ r / (r @ r)).clamp(-most, most) * r
+            gap = float(primal - (cy.square() - (cy - u).square()).mean() / 2)
+            yield at_most("duality gap, over the mean square", gap / power, 1e-9, **share)
+            yield equals("duality gap that is stated", stated, gap, tol=1e-14, **share)
+    yield equals("whether all converged", path.converged, 1)
 
 
 GAP = 1e-13

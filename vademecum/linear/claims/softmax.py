@@ -7,7 +7,7 @@ import mpmath
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, claim, complex_step, equals
+from vademecum.claims import at_least, at_most, claim, complex_step, equals
 from vademecum.linear import ExponentialFamily, LogisticRegression, SoftmaxRegression, glm_loss
 
 EPS = torch.finfo(torch.float64).eps
@@ -170,6 +170,39 @@ def two_class_softmax(first: float = 1.0, second: float = -1.0, d: int = 4):
     slope = wide.T @ (torch.sigmoid(wide @ weights) - y) / 30
     slope[:-1] += 0.05 * weights[:-1]  # the derivative of (0.05 / 2) |w|^2
     yield equals("gradient with the decay, at the fit", slope, 0.0)
+    for classes in (2, 3):
+        yield from _weighted(classes)
+
+
+def _weighted(classes: int, n: int = 60, d: int = 2):
+    """The penalised likelihood with weights of the examples is flat where the fit is."""
+    x, y, s = torch.randn(n, d), torch.arange(n) % classes, torch.randint(3, (n,)).double()
+    s[:classes] = 1.0
+    for intercept in (True, False):
+        options = {"weight_decay": 0.1, "tol": 1e-11, "fit_intercept": intercept}
+        kind = LogisticRegression if classes == 2 else SoftmaxRegression
+        unit = kind(**options).fit(x, y, sample_weight=s)
+        b = torch.as_tensor(unit.intercept_).requires_grad_()
+        w = unit.coef_.clone().requires_grad_()
+        z = x @ w.T + b
+        each = glm_loss(z, y, family="categorical", reduction="none") if classes > 2 else (
+            torch.nn.functional.softplus(z[:, 0]) - y * z[:, 0])  # fmt: skip
+        total = (s * each).sum() / s.sum() + 0.05 * w.square().sum()
+        slopes = torch.autograd.grad(total, [w, b])
+        at = {"classes": classes, "intercept": intercept}
+        yield equals("gradient in the weights, at a weighted fit", slopes[0], 0.0, **at)
+        if intercept:
+            yield equals("gradient in the intercepts", slopes[1], 0.0, **at)
+        yield at_most(
+            "largest entry of the gradient, as stated", unit.gradient_, 1e-11, tol=0.0, **at
+        )
+        score = unit.decision_function(x).reshape(n, -1)
+        yield equals("scores", score, z, **at)
+        chosen = (z[:, 0] > 0).long() if classes == 2 else z.argmax(1)
+        yield equals("classes predicted", unit.predict(x), chosen, **at)
+        logs = torch.cat([-z, z], 1) / 2 if classes == 2 else z
+        found = unit.predict_log_proba(x)
+        yield equals("logarithms of the probabilities", found, logs.log_softmax(1), **at)
 
 
 two_class_softmax.foil(r"$\sigma(x \cdot \theta_1)$ is right for $\theta_2 = 0$ only", second=0.0)
