@@ -8,7 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism import count_dichotomies, cover_count, dichotomies, separable
 
 Sizes = tuple[tuple[int, int], ...]
@@ -225,6 +225,29 @@ def cover_shattering(independent: bool = True, bias: bool = False, most: int = 2
             yield equals("whether the impossible labels are realised", found, False, **at)
             listed = (dichotomies(z) == c.sign()).all(1).any()
             yield equals("whether the impossible labels are enumerated", listed, False, **at)
+    yield from _proofs()
+
+
+def _proofs():
+    """What is found in proof of either answer: a hyperplane, or weights of the examples."""
+    for s, n, bias in ((9, 7, True), (7, 2, True), (8, 3, False), (150, 50, True)):
+        x, y = torch.randn(s, n), torch.randint(2, (s,)) * 2 - 1
+        found, at = separable(x, y, bias=bias), {"s": s, "n": n}
+        lifted = y[:, None] * torch.cat([x, torch.ones(s, int(bias))], 1)
+        if found.separable:
+            margins = y * (x @ found.w + found.b) / found.w.norm()
+            yield equals("margin of the hyperplane found", found.margin, margins.min(), **at)
+            yield at_least("margins of the examples", margins, 1e-12, tol=0.0, **at)
+        else:
+            weights = found.certificate
+            yield equals("sum of the weights in proof", weights.sum(), 1.0, **at)
+            yield at_least("weights in proof", weights, 0.0, tol=0.0, **at)
+            left = (weights @ lifted).norm()
+            yield equals("weighted sum of the signed examples", left, 0.0, tol=1e-12, **at)
+            yield equals("residual that is stated", found.residual, left, tol=1e-14 * s, **at)
+    close = torch.stack([torch.ones(6), torch.arange(6) * 2.0**-50], 1)  # nearly one direction
+    found = count_dichotomies(close)
+    yield equals("labellings of points that rounding confuses", found, cover_count(6, 2))
 
 
 cover_shattering.erratum(

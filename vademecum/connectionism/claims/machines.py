@@ -190,6 +190,32 @@ def turing_b_type(
         found = machine.educate(x.bool(), wanted, inputs=[1, 2], outputs=[0], steps=1)
         yield equals("bits that education gets wrong", found.mismatches, 0, n=2)
         yield equals("switches that education finds", found.switches[0], setting, n=2)
+        yield equals("settings that were looked at", found.n_iter, 2**6, n=2)
+    yield from _annealed()
+
+
+def _annealed(n: int = 7):
+    """Education of more switches than can all be tried, for what some of them can do."""
+    sources = torch.randint(n, (n, 2))
+    machine = TuringMachine(sources, torch.rand(n, 2) < 0.5)
+    x = all_bits(3).bool()
+
+    def answers(switches: Tensor, steps: int = 3) -> Tensor:
+        states = torch.zeros(len(x), n, dtype=torch.bool)
+        for _ in range(steps):
+            states[:, :3] = x
+            signals = [states[:, sources[:, i]] | ~switches[:, i] for i in range(2)]
+            states = ~(signals[0] & signals[1])
+        states[:, :3] = x
+        return states[:, 3:5]
+
+    wanted = answers(machine.switches)
+    for most in (256, 4096):
+        found = machine.educate(x, wanted, inputs=[0, 1, 2], outputs=[3, 4], steps=3, max_iter=most)
+        wrong = int((answers(found.switches) != wanted).sum())
+        yield equals("bits that annealing gets wrong", found.mismatches, wrong, most=most)
+        yield equals("whether it ended by itself", found.converged, wrong == 0, most=most)
+        yield at_most("settings that annealing looks at", found.n_iter, most, most=most)
 
 
 turing_b_type.foil("an AND switch cuts to 0, which forces the unit to 1", switch="AND")

@@ -192,6 +192,13 @@ def _cut_short():
     best = MaxMarginClassifier().fit(x, y)
     yield equals("whether it converged", best.converged_, 1)
     yield at_most("what the largest margin can lack", best.gap_, 1e-9)
+    for bias in (True, False):
+        rough = MaxMarginClassifier(tol=0.3, fit_intercept=bias).fit(x, y)
+        dual = rough.dual_coef_[0]
+        v = dual @ x[rough.support_] / dual.clamp(min=0).sum() if bias else (
+            dual @ x[rough.support_] / dual.abs().sum())  # fmt: skip
+        lacking = v.norm() / (2 if bias else 1) - rough.margin_
+        yield equals("what a rough margin can lack", rough.gap_, lacking, bias=bias)
     for cycles in (3, 4):
         found = nearest_point(x[y > 0], x[y < 0], max_iter=cycles)
         v = found.point

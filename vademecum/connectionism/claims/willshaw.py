@@ -70,6 +70,11 @@ def willshaw_memory(clipped: bool = True, short: int = 0, n: int = 512, r: int =
         answers = cues.double() @ twice.T >= r
     yield equals("answers to cues, stored or not", answers, oracle, n=n, r=r)
     yield equals("recall of the stored pairs", answers[:s], y, n=n, r=r)
+    mixed = torch.cat([x[:5], x[5:10] | x[10:15], x[15:20] & (torch.rand(n) < 0.5)])
+    sums = mixed.long() @ theta.T.long()
+    for least in (1, 2, r // 2 + 1, r):
+        found = memory.recall(mixed, threshold=least)
+        yield equals("answers at another threshold", found, sums >= least, threshold=least)
 
 
 def _blend(x: Tensor, kept: int, added: int) -> Tensor:
