@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from vademecum.claims import claim, equals, rational_rank
+from vademecum.claims import claim, equals, lowest, rational_rank
 from vademecum.connectionism import KernelPerceptron, perceptron_path
 from vademecum.connectionism.claims.perceptron import separated
 
@@ -70,6 +70,8 @@ def perceptron_span(
         n: How many examples there are; so few that they are independent.
         d: How many coordinates they have, before the one that is 0 for all of them.
     """
+    lowest("n", n, 2)
+    lowest("d", d, n)
     for _ in range(3):
         x = torch.randint(-5, 6, (n, d + 1))
         x[:, -1] = 0

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, consistent, equals
+from vademecum.claims import at_least, at_most, claim, consistent, equals, lowest
 from vademecum.connectionism import (
     CapacityCurve,
     HopfieldNetwork,
@@ -65,6 +65,8 @@ def hopfield_capacity(
         loads: The loads at which retrieval is measured.
         trials: How many networks are drawn for each load.
     """
+    lowest("n", n, 300)
+    lowest("trials", trials, 2)
     y = torch.arange(1, 60_000) * 1e-4
     root = torch.erf(y) / y - second * 2 / math.sqrt(math.pi) * torch.exp(-(y**2))
     top, place = float(0.5 * root.max() ** 2), float(y[root.argmax()])
@@ -157,6 +159,7 @@ def hopfield_optimal_capacity(
         trials: How many sets of patterns are drawn for each load.
         loads: The numbers of patterns per unit.
     """
+    lowest("n", n, 20)
     for load in loads:
         sets = [2 * torch.randint(2, (round(load * n), n)) - 1 for _ in range(trials)]
         possible = [unit_can_store(patterns) for patterns in sets]

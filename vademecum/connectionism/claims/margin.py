@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals, integers
+from vademecum.claims import at_least, at_most, claim, equals, integers, lowest
 from vademecum.connectionism import MaxMarginClassifier, margin, nearest_point
 
 
@@ -145,6 +145,7 @@ def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n
         sets: How many sets of points are drawn in the plane.
         n: How many points a set has.
     """
+    lowest("n", n, 2)
     witness = torch.tensor([[0.0, 0.0], [0.0, 10.0], [1.0, 0.0]]), torch.tensor([-1.0, -1.0, 1.0])
     for k, (x, y) in enumerate([witness, *(planted(n) for _ in range(sets))]):
         half = hull_distance(x[y > 0], x[y < 0]) / 2

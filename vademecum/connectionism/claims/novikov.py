@@ -5,7 +5,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 from vademecum.connectionism import Perceptron, perceptron_path
 from vademecum.connectionism import novikov_bound as bound
 from vademecum.connectionism.claims.perceptron import (
@@ -44,6 +44,7 @@ def perceptron_norm_growth(
         updates: How many updates of a run are looked at.
         n: How many examples with random labels a set has.
     """
+    lowest("n", n, 2)
     once = torch.tensor([[3, 4]]), torch.tensor([1])
     cases = [once, *(unseparated(n, d) for d in (1, 2, 5))]
     for x, y in cases:
@@ -58,7 +59,8 @@ def perceptron_norm_growth(
     for d in (2, 5, 20):
         x, y = torch.eye(d), torch.where(torch.rand(d) < 0.5, 1.0, -1.0)
         path = first_updates(x, y, updates, mistake=RULES[rule])
-        lengths, s = path.weights[1 : d + 1].norm(dim=1), torch.arange(1.0, d + 1)
+        lengths = path.weights[1 : d + 1].norm(dim=1)
+        s = torch.arange(1.0, len(lengths) + 1)
         yield at_most(r"$\|\theta^s\|$ for orthonormal examples", lengths, s**power, d=d)
         integral = perceptron_path(torch.diag(torch.arange(1, d + 1)), y).weights
         squares = (torch.arange(1, d + 1) ** 2).cumsum(0)

@@ -9,7 +9,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 from vademecum.connectionism import Perceptron, PerceptronPath, augment, perceptron_path
 
 Rule = Literal["a tie is a mistake", "a tie is right", "every example"]
@@ -123,6 +123,7 @@ def perceptron_update(rule: Rule = "a tie is a mistake", step: int = 1, n: int =
         step: The factor of $y x$ that an update is said to add to the weights.
         n: How many separable examples are drawn.
     """
+    lowest("n", n, 10)
     three = torch.tensor([[1, 0], [0, 1], [-1, -1]]), torch.tensor([1, 1, -1])
     path = perceptron_path(*three, mistake=RULES[rule])
     yield equals("updates on the three points", len(path.examples), 2)
@@ -202,6 +203,7 @@ def perceptron_obtuse_updates(
         updates: How many updates of a run are looked at.
         n: How many examples a set has.
     """
+    lowest("n", n, 2)
     for d in (1, 2, 5):
         for x, y in (unseparated(n, d), separated(n, d)[:2]):
             for order in ORDERS:

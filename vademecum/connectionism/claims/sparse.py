@@ -8,7 +8,7 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, consistent, equals
+from vademecum.claims import at_least, at_most, claim, consistent, equals, lowest
 from vademecum.connectionism import HopfieldNetwork, WillshawMemory, sparse_capacity_bound
 from vademecum.connectionism import sparse_patterns as draw
 
@@ -35,6 +35,7 @@ def hebb_rule(rule: Literal["product", "sum", "anti"] = "product", n: int = 60, 
         n: How many units there are.
         s: How many patterns are learnt.
     """
+    lowest("n", n, 5)
     change = {
         "product": lambda a, b: a * b,
         "sum": lambda a, b: a + b,
@@ -98,6 +99,7 @@ def sparse_patterns(exactly: bool = True, draws: int = 4000):
         exactly: Whether a pattern has exactly $r$ active units, or at most $r$.
         draws: How many random patterns are drawn for the test of uniformity.
     """
+    lowest("draws", draws, 500)
     cue, target = torch.tensor([[1, int(exactly), 0, 0]]), torch.tensor([[0, 1, 1, 0]])
     memory = WillshawMemory(4)
     memory.store(cue, target)

@@ -6,7 +6,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 from vademecum.connectionism import (
     WillshawMemory,
     sparse_capacity_bound,
@@ -43,6 +43,8 @@ def willshaw_memory(clipped: bool = True, short: int = 0, n: int = 512, r: int =
         r: How many units are active in a pattern.
         s: How many pairs are stored.
     """
+    lowest("n", n, r)
+    lowest("s", s, 20)
     m = n + n // 4
     x, y = sparse_patterns(s, n, r), sparse_patterns(s, m, r)
     memory, again = WillshawMemory(n, m), WillshawMemory(n, m)
@@ -119,6 +121,8 @@ def willshaw_monotone_recall(
         r: How many units are active in a pattern.
         s: How many pairs are stored.
     """
+    lowest("n", n, r)
+    lowest("s", s, 2)
     m = n + n // 4
     x, y = sparse_patterns(s, n, r), sparse_patterns(s, m, r)
     half, full = WillshawMemory(n, m), WillshawMemory(n, m)
@@ -259,6 +263,7 @@ def willshaw_half_fill(clipped: bool = True, n: int = 256, r: int = 8, s: int = 
         r: How many units are active in its patterns.
         s: How many pairs it stores.
     """
+    lowest("n", n, r)
 
     def share(n: int, r: int, s: float) -> float:
         q = r * r / (n * n)
