@@ -167,8 +167,7 @@ def _local_maps(name: str, model: nn.Module, x: Tensor):
         yield equals("values along a segment", line, values, network=name, share=share)
     if x.ndim > 2:
         return
-    found = linear_regions(model, plane_through(*x[:3]))
-    check = certify_regions(model, found, samples=1)
+    check = certify_regions(model, linear_regions(model, plane_through(*x[:3])), samples=1)
     yield equals("distinct patterns among regions", check.patterns, check.regions, network=name)
     yield equals("points with another pattern than their region", check.strays, 0, network=name)
 

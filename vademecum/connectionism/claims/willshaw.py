@@ -263,7 +263,7 @@ def willshaw_half_fill(clipped: bool = True, n: int = 256, r: int = 8, s: int = 
         r: How many units are active in its patterns.
         s: How many pairs it stores.
     """
-    lowest("n", n, r)
+    lowest("n", n, r + 1)
 
     def share(n: int, r: int, s: float) -> float:
         q = r * r / (n * n)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, complex_step, equals, rational_rank
+from vademecum.claims import at_least, at_most, claim, complex_step, equals, lowest, rational_rank
 from vademecum.linear import LinearAutoencoder
 
 
@@ -58,6 +58,7 @@ def autoencoder(
         m: The width of the bottleneck.
         s: How many examples are drawn.
     """
+    lowest("n", n, 2)
     c, d = torch.randint(-9, 10, (m, n)), torch.randint(-9, 10, (n, m))
     c[:, :m] += 40 * torch.eye(m, dtype=torch.long)  # dominant diagonals: of full rank
     d[-m:] += 40 * torch.eye(m, dtype=torch.long)
@@ -118,6 +119,7 @@ def autoencoder_gradients(
         m: The width of the bottleneck.
         s: How many examples are drawn.
     """
+    lowest("n", n, 2)
     model, x = LinearAutoencoder(n, m), torch.randn(s, n)
     c, d = model.C.detach(), model.D.detach()
     rows = x.numpy()
@@ -173,6 +175,8 @@ def autoencoder_symmetry(
         m: The width of the bottleneck.
         s: How many examples are drawn.
     """
+    lowest("m", m, 2)
+    lowest("n", n, m)
     x = torch.randn(s, n)
     best = LinearAutoencoder(n, m).set_optimum(x)
     noise = torch.randn(m, m)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vademecum.claims import at_least, claim, complex_step, equals
+from vademecum.claims import at_least, claim, complex_step, equals, lowest
 from vademecum.linear import SoftmaxRegression, glm_loss
 from vademecum.linear._penalised_likelihood import PenalisedLikelihood
 from vademecum.linear.claims.softmax import long_softmax
@@ -42,6 +42,7 @@ def cross_entropy(partition: float = 1.0, k: int = 4):
         partition: The factor of the log-partition.
         k: How many classes there are.
     """
+    lowest("k", k, 2)
     zero, hard = torch.zeros(k), F.one_hot(torch.tensor(1), k).double()
     drawn = [(scale * torch.randn(k), scale) for scale in (1.0, 1000.0)]
     for z, scale in ((zero, 0.0), *drawn):
@@ -136,6 +137,7 @@ def softmax_gradient(sign: float = 1.0, saturating: bool = False, k: int = 4, d:
         k: How many classes there are.
         d: How many inputs there are.
     """
+    lowest("k", k, 3)
     hard = F.one_hot(torch.tensor(2), k).double()
     for y, decay in ((hard, 0.0), (simplex(k), 0.0), (simplex(k), 0.6)):
         theta, x = torch.randn(k, d), torch.randn(d)

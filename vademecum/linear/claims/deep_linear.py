@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, complex_step, equals
+from vademecum.claims import at_least, at_most, claim, complex_step, equals, lowest
 from vademecum.linear import DeepLinearNetwork
 
 
@@ -195,6 +195,7 @@ def two_layer_risk(
         s: How many examples are drawn.
         pairs: How many chords are drawn.
     """
+    lowest("s", s, 5)
     x, y = whitened(s, n), torch.randn(s, n)
     gamma = y.mT @ x / s
     network = DeepLinearNetwork([n, 2, n])

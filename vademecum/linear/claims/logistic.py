@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.claims import Evidence, at_least, at_most, claim, complex_step, consistent, equals
+from vademecum.claims.knobs import lowest
 from vademecum.linear import LogisticRegression, glm_loss
 from vademecum.linear._penalised_likelihood import PenalisedLikelihood
 
@@ -229,6 +230,7 @@ def logistic_regression(
         n: How many examples a sample has.
         samples: How many samples are drawn.
     """
+    lowest("n", n, 100)
     truth, x, y, total = torch.ones(3), torch.empty(0), torch.empty(0), 0.0
     for k in range(samples):
         truth[:2], x = torch.randn(2), torch.randn(n, 2)
@@ -279,12 +281,10 @@ def logistic_surrogate(base: float = 2.0):
     wrong = (m <= 0).double()
     yield at_least("loss in bits", bound, wrong, tol=1e-15)
     yield equals("loss in bits at margin 0", bound[200], 1.0, tol=1e-15)
-    others = torch.arange(401) != 200
-    slack = (bound - wrong)[others]
+    slack = (bound - wrong)[torch.arange(401) != 200]
     yield at_least("loss in bits less the zero-one loss, elsewhere", slack, 1e-10, tol=0.0)
     yield at_least("second difference of the loss", bound.diff().diff(), 1e-12, tol=0.0)
-    x, y = torch.randn(60, 2), torch.randint(2, (60,))
-    y[:2] = torch.tensor([0, 1])
+    x, y = torch.randn(60, 2), torch.randperm(60) % 2
     model = LogisticRegression(tol=1e-4).fit(x, y)
     margin = (2 * y - 1) * model.decision_function(x)
     errors = int((margin <= 0).sum())

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 from vademecum.linear import PCA, LinearAutoencoder
 from vademecum.linear.claims.autoencoder import autoencoder_of, orthogonal
 
@@ -45,6 +45,7 @@ def eckart_young(
         columns: How many columns it has.
         starts: How many starts alternating least squares has at each rank.
     """
+    lowest("rows", rows, columns)
     x = torch.randn(rows, columns)
     u, sigma, vh = torch.linalg.svd(x, full_matrices=False)
     for r in range(1, columns):
@@ -137,6 +138,8 @@ def autoencoder_pca(
         starts: From how many random starts gradient descent runs.
         steps: How many steps it takes.
     """
+    lowest("s", s, 5)
+    lowest("steps", steps, 400)
     n, m, sigma = 4, 2, torch.tensor([5.0, 4.0, 2.0, 2.0])
     v = torch.linalg.qr(torch.cat([torch.ones(s, 1), torch.randn(s, n)], 1)).Q[:, 1:]
     directions = orthogonal(n)

@@ -9,7 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 from vademecum.linear import DeepLinearNetwork, linear_network_flow, mode_strengths
 from vademecum.linear.claims.autoencoder import orthogonal
 from vademecum.linear.linear_flow import STEP
@@ -124,6 +124,7 @@ def mode_dynamics(
         n: How many inputs and outputs there are.
         points: At how many times the curves are compared.
     """
+    lowest("n", n, 2)
     sigma = 4.0 / torch.arange(1, n + 1)
     u, v = orthogonal(n), orthogonal(n)
     gamma = (u * sigma) @ v.mT

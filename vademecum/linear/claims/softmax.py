@@ -7,7 +7,7 @@ import mpmath
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, complex_step, equals
+from vademecum.claims import at_least, at_most, claim, complex_step, equals, lowest
 from vademecum.linear import ExponentialFamily, LogisticRegression, SoftmaxRegression, glm_loss
 
 EPS = torch.finfo(torch.float64).eps
@@ -58,6 +58,7 @@ def softmax(evaluate: Callable[[Tensor], Tensor] = with_shift, factor: float = 1
         factor: What the logits are multiplied by when a constant is added to them.
         k: How many logits there are.
     """
+    lowest("k", k, 2)
     for scale in (1.0, 1000.0):
         z = scale * (2 * torch.rand(k) - 1)
         z[0] = scale
@@ -106,6 +107,7 @@ def softmax_redundancy(factor: float = 1.0, spared: int = 0, k: int = 4, n: int 
         k: How many classes there are.
         n: How many inputs there are.
     """
+    lowest("k", k, 2)
     theta, common, x = torch.randn(k, n), torch.randn(n), torch.randn(50, n)
     moved = factor * theta + common * (torch.arange(k) >= spared)[:, None]
     found, before = (x @ moved.T).softmax(1), (x @ theta.T).softmax(1)
@@ -237,6 +239,7 @@ def softmax_jacobian(
         k: How many classes there are.
         d: How many inputs there are.
     """
+    lowest("k", k, 2)
     for name, theta in {
         "identity": torch.eye(k),
         "twice": 2 * torch.eye(k),

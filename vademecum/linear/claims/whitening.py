@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vademecum.claims import claim, equals
+from vademecum.claims import claim, equals, lowest
 from vademecum.linear import LinearRegression, whiten
 
 
@@ -41,6 +41,8 @@ def whitening(centre: bool = True, power: float = 0.5, n: int = 4, s: int = 200)
         n: How many features there are.
         s: How many examples there are.
     """
+    lowest("n", n, 2)
+    lowest("s", s, 2 * n)
     x = correlated(s, n)
     covariance = torch.cov(x.T, correction=0)
     lambdas, u = torch.linalg.eigh(covariance)
