@@ -55,7 +55,7 @@ def test_each_column_stops_by_itself_and_costs_no_more():
         sizes.append(x.shape[1])
         return A @ x
 
-    found = cg(LinearOperator((33, 33), matvec, dtype=A.dtype), b, tol=1e-12, check_symmetry=False)
+    found = cg(LinearOperator((33, 33), matvec, dtype=A.dtype), b, tol=1e-12, symmetry_tol=math.inf)
     assert found.iterations.tolist() == [1, 2, 5, 0]  # as many as eigenvalues there are in it
     assert sizes == [3, 2, 1, 1, 1, 4]  # the last one for the residuals of all
     torch.testing.assert_close(A @ found.x, b)
@@ -75,6 +75,18 @@ def test_preconditioner_and_start():
     exact = cg(A, b, preconditioner=torch.linalg.inv(A))
     assert exact.iterations <= 2
     assert cg(A, b, x0=torch.linalg.solve(A, b)).iterations == 0
+
+
+def test_what_is_nearly_symmetric_is_solved_on_request():
+    A = planted(torch.linspace(1, 50, 60))
+    A += 1e-6 * torch.randn(60, 60)
+    b = torch.randn(60).double()
+    with pytest.raises(ValueError, match="a relative asymmetry of"):
+        cg(A, b)
+    for tol in (1e-3, math.inf):
+        found = cg(A, b, tol=1e-5, symmetry_tol=tol)
+        assert found.converged
+        assert (b - A @ found.x).norm() <= 1.01e-5 * b.norm()
 
 
 def test_singular_but_consistent():
@@ -133,6 +145,8 @@ ERRORS = [
     ((0 * I, B), {}, "op must be positive definite"),
     ((I, B), {"preconditioner": -I}, "preconditioner must be positive definite .*= -1"),
     ((I + torch.ones(3, 3).triu(1), B), {}, "op must be symmetric"),
+    ((I + 1e-3 * torch.ones(3, 3).triu(1), B), {"symmetry_tol": 1e-6}, "for symmetry_tol=1e-06"),
+    ((I, B), {"symmetry_tol": -1.0}, "symmetry_tol must be >= 0, got -1.0"),
     ((torch.ones(2, 3), B), {}, "op must be square"),
     ((I, torch.ones(2)), {}, r"b must be \(3,\) or \(3, r\) .*, got shape \(2,\)"),
     ((I, B[0]), {}, r"b must be \(3,\) or \(3, r\) .*, got shape \(\)"),
@@ -142,7 +156,7 @@ ERRORS = [
     ((I, B[:, None][:, :0]), {}, "b must not be empty"),
     ((I, B), {"x0": torch.ones(3, 1)}, "x0 and preconditioner must fit"),
     ((I, B), {"preconditioner": torch.eye(2)}, "x0 and preconditioner must fit"),
-    ((LinearOperator((3, 3), lambda x: x * math.nan), B), {"check_symmetry": False}, "op .*finite"),
+    ((LinearOperator((3, 3), lambda x: x * math.nan), B), {"symmetry_tol": math.inf}, "op .*finite"),
     ((I, B), {"tol": -1.0}, "tol must be > 0, got -1.0"),
     ((I, B), {"max_iter": 0}, "max_iter must be >= 1, got 0"),
 ]

@@ -1,6 +1,7 @@
 """Operators against the matrices that they stand for."""
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,64 @@ def test_arrays_that_torch_does_not_take():
         np.testing.assert_array_equal(aslinearoperator(array).dense().numpy(), array)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_give_arrays(dtype):
+    A, x = torch.randn(4, 3, dtype=dtype), torch.randn(3, 2, dtype=dtype).numpy()
+    y = torch.randn(2, 4, dtype=dtype).numpy()
+    op = operator(A.clone().requires_grad_())
+    for found, wanted in [
+        (op @ x, A.numpy() @ x),
+        (op @ x[:, 0], A.numpy() @ x[:, 0]),
+        (op @ x[::-1], A.numpy() @ x[::-1]),
+        (y @ op, y @ A.numpy()),
+        (y[0] @ op, y[0] @ A.numpy()),
+    ]:
+        assert type(found) is np.ndarray
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+class WithoutDtype(scipy.sparse.linalg.LinearOperator):
+    def __init__(self, A):
+        self.A = A
+        super().__init__(None, A.shape)
+
+    def _matvec(self, x):
+        return self.A @ x
+
+    def _rmatvec(self, y):
+        return self.A.conj().T @ y
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_scipy_operators_that_state_no_dtype(dtype):
+    A = torch.randn(4, 3, dtype=dtype).numpy()
+    op = aslinearoperator(WithoutDtype(A))
+    assert op.dtype == (torch.complex128 if dtype.is_complex else torch.float64)
+    np.testing.assert_allclose(op.dense(), A, rtol=1e-6)
+    np.testing.assert_allclose(op.H.dense(), A.conj().T, rtol=1e-6)
+    tried = scipy.sparse.linalg.LinearOperator(A.shape, lambda x: A @ x)  # which SciPy does
+    np.testing.assert_allclose(aslinearoperator(tried).dense(), A, rtol=1e-6)
+    whole = scipy.sparse.linalg.LinearOperator((3, 3), matvec=lambda x: 2 * x)
+    assert aslinearoperator(whole).dense().tolist() == (2 * np.eye(3)).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_operators_of_matrices_can_be_pickled(dtype):
+    A = torch.randn(3, 3, dtype=dtype)
+    kinds = [A, A.numpy(), A.to_sparse(), A.to_sparse_csr(), scipy.sparse.csr_array(A.numpy())]
+    for kind in [*kinds, scipy.sparse.linalg.aslinearoperator(A.numpy())]:
+        op = aslinearoperator(kind)
+        for made in (op, op.H, op.T, 2 * op - A, op @ op.H / 3, -op + op):
+            again = pickle.loads(pickle.dumps(made))  # noqa: S301
+            torch.testing.assert_close(again.dense(), made.dense(), rtol=0, atol=0)
+            torch.testing.assert_close(again.H.dense(), made.H.dense(), rtol=0, atol=0)
+            peer = pickle.loads(pickle.dumps(made.scipy()))  # noqa: S301
+            x = torch.randn(3, 2, dtype=dtype).numpy()
+            np.testing.assert_array_equal(peer @ x, made @ x)
+
+
 def test_scipy_gets_all_four_products():
     A = torch.randn(4, 3, dtype=torch.complex128)
     peer = operator(A).scipy()
@@ -138,8 +197,23 @@ def test_symmetry_is_seen_and_so_is_its_absence(dtype, n):
         return
     skew = torch.full((n, n), 0.3j) if dtype.is_complex else torch.ones(n, n).triu(1)
     B = B + B.mH + skew.to(dtype)
-    with pytest.raises(ValueError, match=r"op must be symmetric .*, got <u, A v> - <A u, v> of"):
+    with pytest.raises(ValueError, match=r"op must be symmetric .*, got <u, A v> - <A u, v> ="):
         insist_on_symmetry(x, B @ x)
+
+
+def test_the_asymmetry_is_measured():
+    n, share = 2000, 1e-3
+    B, C = torch.randn(2, n, n).double()
+    B, C = (B + B.T) / 2**0.5, (C - C.T) / 2**0.5  # of equal Frobenius norm n
+    x = torch.randn(n, 2, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"a relative asymmetry of .*, for symmetry_tol=1e-07") as e:
+        insist_on_symmetry(x, (B + share / 2 * C) @ x, tol=1e-7)  # A - A^T = share * C
+    found = float(str(e.value).partition("asymmetry of ")[2].partition(",")[0])
+    assert 0 < found < 6 * share  # share times a standard normal number
+    insist_on_symmetry(x, (B + share / 2 * C) @ x, tol=6 * share)
+    insist_on_symmetry(x, C @ x, tol=math.inf)
+    with pytest.raises(ValueError, match="op must be symmetric .* finite"):
+        insist_on_symmetry(x, math.nan * C @ x, tol=math.inf)
 
 
 A: Any = torch.ones(2, 3)
@@ -162,6 +236,9 @@ ERRORS = [
     (lambda: LinearOperator((3, 3), lambda x: x.double()) @ X, "and dtype torch.float32, got .*64"),
     (lambda: OP @ torch.ones(2), r"x must have 3 rows, got shape \(2, 1\)"),
     (lambda: OP @ torch.ones(3, 1, 1), r"x must have 3 rows, got shape \(3, 1, 1\)"),
+    (lambda: OP @ X.double().numpy(), "x must be of dtype torch.float32, got torch.float64"),
+    (lambda: OP @ np.ones(3, int), "x must be of dtype torch.float32, got torch.int64"),
+    (lambda: OP @ np.ones((2, 2), "f"), r"x must have 3 rows, got shape \(2, 2\)"),
     (lambda: OP @ X.double(), "x must be of dtype torch.float32, got torch.float64"),
     (lambda: OP @ X.to("meta"), "x must be on cpu, got one on meta"),
     (lambda: OP @ OP, r"the shapes must match, got \(2, 3\) and \(2, 3\)"),

@@ -74,7 +74,74 @@ def test_density_integrates_to_one_and_is_the_smoothed_spectrum():
     default, _ = found(grid.reshape(3, 267))
     assert default.shape == (3, 267)
     spread = float(found.nodes.max() - found.nodes.min())
-    torch.testing.assert_close(default.flatten(), found(grid, width=spread / 50)[0])
+    torch.testing.assert_close(default.flatten(), found(grid, width=spread / 40)[0])
+    fine = spectral_density(A, probes=4, steps=60)
+    spread = float(fine.nodes.max() - fine.nodes.min())
+    torch.testing.assert_close(fine(grid)[0], fine(grid, width=spread / 50)[0])
+
+
+def smoothed(grid, values, weights, width):
+    gap = (grid[:, None] - values) / width
+    return (weights * torch.exp(-(gap**2) / 2)).sum(1) / (width * math.sqrt(2 * math.pi))
+
+
+@pytest.mark.parametrize("steps", [8, 16, 32, 64])
+@pytest.mark.parametrize("shape", ["even", "outliers", "clusters", "wide"])
+def test_the_resolution_is_what_the_steps_resolve(shape, steps):
+    even = torch.linspace(-1, 1, 500).double()
+    values = {
+        "even": even,
+        "outliers": torch.cat([even[:490] / 50, torch.linspace(0.3, 1, 10).double()]),
+        "clusters": (2 * even).round() + 1e-3 * even,
+        "wide": even**3,
+    }[shape]
+    op = aslinearoperator(torch.diag(values))
+    found = spectral_density(
+        op, probes=2, steps=steps, generator=torch.Generator().manual_seed(0)
+    )
+    spread = float(found.nodes.max() - found.nodes.min())
+    assert found.resolution == pytest.approx(spread / steps)
+    # Against the measures of the same probes, signs over sqrt(n), which are the spectral one here.
+    grid = torch.linspace(-1.2, 1.2, 501).double()
+    for factor, bound in ((1.0, 2e-3), (1.5, 1e-6)):
+        exact = smoothed(grid, values, torch.full_like(values, 1 / 500), factor * found.resolution)
+        density, _ = found(grid, width=factor * found.resolution)
+        assert (density - exact).abs().max() <= bound * exact.max()
+
+
+def test_the_standard_error_is_that_of_the_density():
+    A = planted(torch.linspace(-1, 1, 300).double())
+    runs = [spectral_density(A, probes=8, steps=16) for _ in range(40)]
+    width = 0.12  # about the resolution
+    grid = torch.linspace(-1, 1, 33).double()
+    densities = torch.stack([found(grid, width=width)[0] for found in runs])
+    spread = float(densities.std(0).max() / densities.mean())
+    stated = torch.tensor([found.standard_error for found in runs])
+    assert 0.7 * spread < float(stated.mean()) < 2 * spread  # the largest of a few is above it
+    assert spectral_density(A, probes=300).standard_error == 0
+    assert spectral_density(A, probes=300).resolution == 0
+
+
+def test_by_default_it_takes_128_products():
+    calls = []
+
+    def matvec(x):
+        calls.append(x.shape[1])
+        return x * torch.linspace(0, 1, 1000)[:, None]
+
+    found = spectral_density(LinearOperator((1000, 1000), matvec))
+    assert sum(calls) == found.applications == 128
+    assert "resolution=" in repr(found)
+    assert "standard_error=" in repr(found)
+
+
+def test_what_is_nearly_symmetric_is_taken_on_request():
+    A = planted(torch.linspace(1, 2, 100)) + 1e-6 * torch.randn(100, 100).double()
+    for probes in (4, 100):
+        for function in (spectral_density, log_det):
+            with pytest.raises(ValueError, match="a relative asymmetry of"):
+                function(A, probes=probes)
+            function(A, probes=probes, symmetry_tol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

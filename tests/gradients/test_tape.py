@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -54,6 +55,24 @@ PROGRAMS: Any = {
                (5, 3), (4, 3), (4, 2)),
     "masked": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.3),
                (5, 3), (4, 3), (4, 2), (5, 4)),
+    "sizes": (lambda x: x * x.dim() + x.size(1) * x.sum(x.dim() - 1, keepdim=True) / x.numel(), X),
+    "divisions": (lambda x, y: torch.div(x, 2 + y.cos()) + x.div(3) + torch.true_divide(2, 3 + x)
+                  + torch.divide(x, 4) + torch.ones(2, 3, dtype=x.dtype) / (3 + y.sin())
+                  + x / torch.tensor([1, 2, 3]) + (2 + y.sin()).reciprocal()
+                  + (2 + x.sin()).rsqrt() + x / np.float64(3) + np.float64(2) / (3 + x.cos()), X, Y),
+    "alpha": (lambda x, y: torch.add(x, y.sin(), alpha=2) - torch.sub(x * y, y, alpha=-0.5), X, Y),
+    "gelu": (lambda x: F.gelu(x) + nn.GELU("tanh")(x) * torch.erf(x) + F.silu(x), X),
+    "max_places": (lambda x: x.max(1).values * x.max(0, keepdim=True)[0].sum() + x.min(1)[0], X),
+    "extremes": (lambda x, y: torch.maximum(x, y) * torch.minimum(x, y[0]) + x.min()
+                 + x.amin(0) + torch.max(x, y) * torch.min(x, y), X, Y),
+    "unflatten": (lambda x: x.unflatten(1, (2, -1)).mT.flatten() @ x.flatten(), (3, 4)),
+    "pieces": (lambda x: x.chunk(2, 1)[0] * torch.split(x, [1, 2], -1)[1][:, :1]
+               + torch.stack(x.unbind(1)[:2], -1).contiguous() * x.split(2, 1)[0], X),
+    "clone": (lambda x: (x * 2).clone().relu_() * x.sin().sigmoid_(), X),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (3, 4), w, b) * F.layer_norm(x, (4,)),
+                   (2, 3, 4), (3, 4), (3, 4)),
+    "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+                   (5, 3, 2), (3,), (3,)),
     "single_numbers": (lambda x: x.sum(0) * x.amax(0) + x.logsumexp(-1) + x.sum(), ()),
     "in_place": (lambda x: in_place(x * 2), X),
     "constant_that_changes": (lambda x: with_changing_constant(x), X),
@@ -115,15 +134,62 @@ MODELS: Any = {
         nn.Conv2d(2, 3, 3, stride=2, padding=1), nn.ReLU(inplace=True), nn.Flatten(), nn.Dropout(),
         nn.Linear(12, 4)).eval(), (2, 2, 4, 4)),
     "attention": (Attention, (2, 5, 6)),
+    "batch_norm": (lambda: trained(nn.BatchNorm1d(6)), (4, 6)),
+    "batch_norm_plain": (lambda: trained(nn.BatchNorm1d(5, affine=False)), (2, 5, 6)),
+    "layer_norm": (lambda: nn.LayerNorm(6), (2, 5, 6)),
+    "lstm": (lambda: nn.LSTM(6, 4, num_layers=2, bidirectional=True), (5, 2, 6)),
+    "lstm_batch_first": (lambda: nn.LSTM(6, 4, batch_first=True, bias=False), (2, 5, 6)),
+    "lstm_projected": (lambda: nn.LSTM(6, 4, proj_size=3, num_layers=2, dropout=0.5), (5, 6)),
+    "gru": (lambda: nn.GRU(6, 4, num_layers=2, bidirectional=True, batch_first=True), (2, 5, 6)),
+    "rnn": (lambda: nn.Sequential(nn.RNN(6, 4), First(), nn.RNN(4, 3, nonlinearity="relu")),
+            (5, 2, 6)),
+    "heads": (lambda: SelfAttention(6, 3, batch_first=True), (2, 5, 6)),
+    "heads_alone": (lambda: SelfAttention(6, 2, bias=False), (5, 6)),
+    "encoder": (lambda: nn.TransformerEncoderLayer(6, 2, 8, batch_first=True), (2, 5, 6)),
+    "encoder_gelu": (lambda: nn.TransformerEncoderLayer(
+        6, 3, 8, activation="gelu", norm_first=True), (5, 2, 6)),
 }  # fmt: skip
 
 
+class First(nn.Module):
+    def forward(self, pair):
+        return pair[0]
+
+
+class SelfAttention(nn.MultiheadAttention):
+    """Its output times its weights, with a mask of each kind."""
+
+    def forward(self, x):
+        n = x.shape[-2] if self.batch_first or x.ndim == 2 else x.shape[0]
+        causal = torch.ones(n, n, dtype=torch.bool).triu(1)
+        padding = torch.arange(n) == n - 1
+        out, shares = super().forward(x, x, x, attn_mask=causal, key_padding_mask=padding
+                                      if x.ndim == 2 else padding.expand(len(x), n))  # fmt: skip
+        return shares @ out
+
+
+def trained(layer):
+    """Statistics, weights and biases that are not those of the start."""
+    for tensor in (*layer.parameters(), layer.running_mean, layer.running_var):
+        nn.init.uniform_(tensor, 0.5, 2)
+    return layer
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.parametrize("name", MODELS)
 def test_modules(name):
     build, shape = MODELS[name]
-    model, x = build(), torch.randn(shape)
+    module, x = build().eval(), torch.randn(shape)
+
+    def model(x):
+        out = module(x)
+        parts = [out] if not isinstance(out, tuple) else [out[0], *(
+            out[1] if isinstance(out[1], tuple) else [out[1]])]  # fmt: skip
+        return torch.cat([part.sin().flatten() for part in parts])
+
     tape = Tape(lambda x: model(x).square().mean(), x)
-    assert {id(p) for p in tape.parameters} == {id(p) for p in model.parameters()}
+    assert {id(p) for p in tape.parameters} == {id(p) for p in module.parameters()}
+    torch.testing.assert_close(tape.push().output, model(x).square().mean())
     x.requires_grad_()
     wanted = torch.autograd.grad(model(x).square().mean(), [x, *tape.parameters])
     torch.testing.assert_close(tape.pull().gradients, wanted)
@@ -144,7 +210,10 @@ def test_a_tied_parameter_is_one_leaf():
 
 def test_kinks_follow_autograd():
     x = torch.tensor([0.0, -1.0, 2.0, 2.0])
-    f = lambda x: x.abs() + x.relu() + x.max() + x**0 + x**1 + x**2  # noqa: E731
+    f = lambda x: (  # noqa: E731
+        x.abs() + x.relu() + x.max() + x.min() + x.max(0).values + (-x).min(0).values * 3
+        + torch.maximum(x, 2 * x.sigmoid()) + torch.minimum(x, x[3]) + x**0 + x**1 + x**2
+    )  # fmt: skip
     wanted = torch.func.jacrev(f)(x)
     for mode in MODES:
         torch.testing.assert_close(Tape(f, x).jacobian(mode=mode).matrix, wanted)
@@ -195,7 +264,15 @@ ERRORS = [
      "attention on the tape must do without dropout_p, got 0.5"),
     (lambda: Tape(lambda x: (x, x), ONE), "f must give one tensor .* got tuple"),
     (lambda: Tape(lambda x: nn.Parameter(ONE).exp() * x, ONE), "must be computed on the tape"),
-    (lambda: Tape(torch.erf, ONE), "the tape has no rule for 'erf'; it has rules for abs,"),
+    (lambda: Tape(torch.erfc, ONE), "the tape has no rule for 'erfc'; it has rules for abs,"),
+    (lambda: Tape(lambda x: torch.div(x, 2, rounding_mode="floor"), ONE),
+     "div on the tape must do without rounding_mode, got 'floor'"),
+    (lambda: Tape(lambda x: F.gelu(x, approximate="erf"), ONE), "approximate must be one of"),
+    (lambda: Tape(nn.BatchNorm1d(2), torch.ones(3, 2)), "batch_norm on the tape .* training"),
+    (lambda: Tape(lambda x: nn.LSTM(2, 2, 2, dropout=0.5)(x)[0], torch.ones(3, 2)),
+     "lstm on the tape must do without dropout, got 0.5"),
+    (lambda: Tape(lambda x: nn.MultiheadAttention(2, 1, add_bias_kv=True)(x, x, x)[0],
+                  torch.ones(3, 2)), "attention on the tape must do without bias_k"),
     (lambda: Tape(lambda x: x + ONE.double(), ONE), "must be torch.float32, got torch.float64"),
     (lambda: Tape(lambda x: x + "a", ONE), "must be torch.float32, got str"),
     (lambda: Tape(lambda x: x**x, ONE), "exponent must be a number, got Node"),

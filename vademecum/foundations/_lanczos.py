@@ -43,6 +43,7 @@ class KrylovBasis:
         op: A symmetric operator.
         size: The most vectors to hold.
         generator: For the random vectors.
+        symmetry_tol: How much asymmetry passes for rounding.
 
     Raises:
         ValueError: If the operator is not symmetric.
@@ -53,8 +54,14 @@ class KrylovBasis:
         (None, [0.0], tensor([2.]))
     """
 
-    def __init__(self, op: LinearOperator, size: int, generator: torch.Generator | None = None):
-        x, ax = symmetric_pair(op, generator)
+    def __init__(
+        self,
+        op: LinearOperator,
+        size: int,
+        generator: torch.Generator | None = None,
+        symmetry_tol: float | None = None,
+    ):
+        x, ax = symmetric_pair(op, generator, tol=symmetry_tol)
         norm = x[:, 0].norm()
         self.op, self.size, self.generator = op, size, generator
         self.V = x.new_empty(size + 1, len(x))

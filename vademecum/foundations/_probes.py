@@ -4,10 +4,11 @@ If $A = A^H$, then $\langle u, A v \rangle = \langle A u, v \rangle$ for all $u$
 Gaussian ones the difference of the two sides is about $\|A - A^H\|_F$ in size, and the sides
 themselves $\|A\|_F \approx \|u\| \|A v\| / \sqrt n$, with rounding errors that are smaller by some
 multiples of the machine precision $\varepsilon$. So a difference above $\sqrt\varepsilon$ of that
-size is taken for an asymmetry, and one of relative size $\delta$ goes unnoticed with a probability
-of about $\sqrt\varepsilon / \delta$ only.
+size, or above what the caller allows, is taken for an asymmetry, and one of relative size $\delta$
+goes unnoticed with a probability of about $\sqrt\varepsilon / \delta$ only.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
+from vademecum.arguments import number
 from vademecum.arrays import lengths
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
 from vademecum.progress import ticking
@@ -85,7 +87,7 @@ def watched(op: LinearOperator, total: int | None, *, progress: bool) -> Iterato
 
 
 def symmetric_pair(
-    op: LinearOperator, generator: torch.Generator | None = None
+    op: LinearOperator, generator: torch.Generator | None = None, *, tol: float | None = None
 ) -> tuple[Inexact[Tensor, " n 2"], Inexact[Tensor, " n 2"]]:
     """Two random vectors and their images, which show that the operator is symmetric.
 
@@ -93,21 +95,32 @@ def symmetric_pair(
     """
     x = random_block(op, 2, generator)
     ax = torch.stack([(op @ x[:, 0]).detach(), (op @ x[:, 1]).detach()], 1)
-    insist_on_symmetry(x, ax)
+    insist_on_symmetry(x, ax, tol=tol)
     return x, ax
 
 
-def insist_on_symmetry(x: Inexact[Tensor, " n k"], ax: Inexact[Tensor, " n k"]) -> None:
-    r"""Refuse an operator unless $x_i^H A x_j = (A x_i)^H x_j$ for random vectors, up to rounding.
+def insist_on_symmetry(
+    x: Inexact[Tensor, " n k"], ax: Inexact[Tensor, " n k"], *, tol: float | None = None
+) -> None:
+    r"""Refuse an operator unless $x_i^H A x_j = (A x_i)^H x_j$ for random vectors, nearly.
+
+    Args:
+        x: The vectors.
+        ax: Their images.
+        tol: The difference allowed, relative to the size of the products; by default the square
+            root of the machine precision.
 
     Raises:
         ValueError: If the operator is not symmetric (complex: Hermitian), or returned NaN.
     """
+    eps = torch.finfo(x.dtype).eps
+    tol = number("symmetry_tol", eps**0.5 if tol is None else tol, low=0, infinite=True)
     products = x.mH @ ax
-    gap = (products - products.mH).abs().max()
-    size = x.norm(dim=0).max() * lengths(ax).max() / x.shape[0] ** 0.5
-    if not gap <= torch.finfo(x.dtype).eps ** 0.5 * size:
+    gap = float((products - products.mH).abs().max())
+    size = float(x.norm(dim=0).max()) * float(lengths(ax).max()) / x.shape[0] ** 0.5
+    if not (gap + size < math.inf and (gap == 0 or gap <= tol * size)):
         raise ValueError(
-            "op must be symmetric (complex: Hermitian) and finite, got <u, A v> - <A u, v> of"
-            f" {gap.item():.3g} where products are about {size.item():.3g}"
+            "op must be symmetric (complex: Hermitian) and finite, got <u, A v> - <A u, v> ="
+            f" {gap:.3g} where products are about {size:.3g}: a relative asymmetry of"
+            f" {gap / size if size else math.inf:.3g}, for symmetry_tol={tol:.3g}"
         )

@@ -19,6 +19,7 @@ direction with $p^H A p \le 0$ shows that $A$ is not positive definite. The clai
 `cg_error_bound`.
 """
 
+import math
 import warnings
 from typing import Any, NamedTuple
 
@@ -64,7 +65,7 @@ def cg(
     preconditioner: Any = None,
     tol: float | None = None,
     max_iter: int | None = None,
-    check_symmetry: bool = True,
+    symmetry_tol: float | None = None,
     progress: bool = False,
 ) -> ConjugateGradients:
     r"""Solve $A x = b$ for a symmetric (complex: Hermitian) positive definite operator.
@@ -77,7 +78,9 @@ def cg(
         tol: Stop where $\|b - A x\|$ is at most `tol` times $\|b\|$; by default the square root of
             the machine precision.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. By default $10 n$.
-        check_symmetry: Whether to see, from two products more, if the operator is symmetric.
+        symmetry_tol: The largest relative difference of $\langle u, A v \rangle$ and $\langle A u,
+            v \rangle$ for two random vectors that passes for rounding; by default the square root
+            of the machine precision. Infinity saves these two products.
         progress: Whether to show a progress bar on standard error.
 
     Returns:
@@ -109,9 +112,9 @@ def cg(
             f"x0 and preconditioner must fit b and op, got {tuple(x.shape)} for b of"
             f" {tuple(b.shape)} and {M.shape if M else None} for op of {op.shape}"
         )
-    if check_symmetry:
+    if symmetry_tol != math.inf:
         # A solver draws nothing: the same two vectors for every operator of this size.
-        symmetric_pair(op, torch.Generator().manual_seed(0))
+        symmetric_pair(op, torch.Generator().manual_seed(0), tol=symmetry_tol)
     with watched(op, None, progress=progress) as op:
         run = _Run(op, M, b.reshape(n, -1), x.reshape(n, -1), tol, max_iter)
         residuals, iterations = run.solve()

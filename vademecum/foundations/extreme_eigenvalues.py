@@ -2,19 +2,14 @@ r"""Extreme eigenvalues of symmetric operators, with their multiplicity.
 
 The Ritz pairs $(\theta_i, x_i)$ of a Krylov space are eigenpairs up to their residual norms: within
 $\|A x_i - \theta_i x_i\|$ of $\theta_i$ there is an eigenvalue of $A$. The extreme ones converge
-first. A basis that is full shrinks to its best Ritz vectors (thick restart).
+first, the faster the further they are from the rest. Where they are so close to it that a few
+hundred products are not enough, as the smallest ones of a graph Laplacian are, and the matrix is at
+hand, it is factorised, and the same is done with the inverse of $A - \sigma I$ for a shift $\sigma$
+just beyond the end.
 
-A Krylov space holds one eigenvector for each eigenvalue; the others are orthogonal to all of it.
-Further copies are therefore searched for from a second random unit vector $w$ in its complement,
-with the projection $P$ onto that. Let $\mu_i$ be the Ritz values of the search, those dropped by
-restarts included, and $u$ a unit eigenvector for the eigenvalue $\lambda$ that is still hidden. The
-next basis vector is $\prod_i (P A P - \mu_i) w / \prod_j \beta_j$, and its component along $u$
-
-$$\frac{\prod_i |\lambda - \mu_i|}{\prod_j \beta_j}\, |u^H w| \le 1 .$$
-
-The search ends when for each $\lambda$ found so far this bounds $|u^H w|$ by $10^{-4} / \sqrt n$,
-which has a probability of about $10^{-4}$. Eigenvalues closer to each other than the tolerance are
-not told apart. The claim is `lanczos_residual_bound`.
+A Krylov space holds one eigenvector for each eigenvalue, so that further copies are searched for in
+its complement; one is overlooked with a probability of about $10^{-4}$. Eigenvalues closer to each
+other than the tolerance are not told apart. The claim is `lanczos_residual_bound`.
 """
 
 import math
@@ -29,12 +24,14 @@ from torch import Tensor
 from vademecum.arguments import choice, number, whole
 from vademecum.foundations._lanczos import KrylovBasis
 from vademecum.foundations._probes import insist_on_symmetry, square_operator, watched
+from vademecum.foundations._shift_invert import by_inverse, invertible
+from vademecum.foundations._thick_restarts import Pairs, extreme_pairs, in_space, rank
 from vademecum.foundations.operators import LinearOperator
 from vademecum.results import one_line
 
 __all__ = ["Eigenpairs", "eigsh"]
 
-_LUCK = 1e-4
+_PATIENCE = 10  # products for each basis vector, about what a factorisation costs
 
 
 class Eigenpairs(NamedTuple):
@@ -68,6 +65,7 @@ def eigsh(
     degenerate: bool = True,
     subspace: int | None = None,
     max_iter: int | None = None,
+    symmetry_tol: float | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> Eigenpairs:
@@ -79,13 +77,18 @@ def eigsh(
         which: Those that are "largest", "smallest", or largest in "magnitude"; in this order.
         tol: Stop when all residual norms are at most `tol` times the largest $|\theta|$; by default
             the square root of the machine precision, which gives isolated eigenvalues to about
-            machine precision, since their errors go with the square.
+            machine precision, since their errors go with the square; or `symmetry_tol`.
         degenerate: Whether to search for further copies of the eigenvalues found. False saves
             applications where they are known to be simple.
         subspace: The most basis vectors to hold; by default $2 k + 24$. Where $n$ is not larger,
             the matrix is made dense.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. One product with
-            the operator each; by default $10 n$ of them.
+            the operator each, or one solution of a linear system; by default 2000, or 50 for each
+            vector of the subspace if that is more, and $10 n$ at most.
+        symmetry_tol: The largest relative difference of $\langle u, A v \rangle$ and $\langle A u,
+            v \rangle$ for random vectors that passes for rounding; by default the square root of
+            the machine precision. Operators that compute a part in single precision need 1e-5 or
+            so. If given, `residuals` are measured by $k$ products more.
         generator: Where random numbers come from; torch's global generator by default.
         progress: Whether to show a progress bar on standard error.
 
@@ -108,101 +111,48 @@ def eigsh(
     n = op.shape[0]
     whole("k", k, low=1, high=n)
     choice("which", which, ("largest", "smallest", "magnitude"))
-    tol = number("tol", torch.finfo(op.dtype).eps ** 0.5 if tol is None else tol, above=0)
+    tol = number("tol", _default_tol(op, symmetry_tol) if tol is None else tol, above=0)
     size = whole("subspace", 2 * k + 24 if subspace is None else subspace, low=k + 2)
-    limit = whole("max_iter", 10 * n if max_iter is None else max_iter, low=1)
+    limit = min(10 * n, max(2000, 50 * size)) if max_iter is None else max_iter
+    whole("max_iter", limit, low=1)
     if n <= size:
-        return _dense(op, k, which)
-    with watched(op, limit, progress=progress) as op:
-        basis = KrylovBasis(op, size, generator)
-        theta, residuals, goal, outcome = _pairs(basis, k, which, tol, degenerate, limit)
-    converged = outcome == "none" and bool((residuals <= goal).all())
-    if not converged:
-        message = f"max_iter={limit} reached with residual norms of up to"
-        message += f" {float(residuals.max()):.3g}, for a tolerance of {goal:.3g}"
-        message += ", and further copies may be hidden" if outcome == "unknown" else ""
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
-    return Eigenpairs(theta, basis.V[:k].T.clone(), residuals, basis.applications, converged)
+        return _dense(op, k, which, symmetry_tol)
+    inverse = which != "magnitude" and invertible(op)
+    with watched(op, limit, progress=progress) as shown:
+        basis = KrylovBasis(shown, size, generator, symmetry_tol)
+        first = min(limit, _PATIENCE * size) if inverse else limit
+        found, goal = extreme_pairs(basis, k, which, tol, degenerate, first)
+    applications = basis.applications
+    if inverse and applications < limit and not found.settled(goal):
+        sign = 1 if which == "smallest" else -1
+        found, more = by_inverse(op, found, sign, tol, goal, degenerate, size, limit - applications,
+                                 generator, progress)  # fmt: skip
+        applications += more
+    elif symmetry_tol is not None:
+        found = in_space(op, found.vectors, which, found.outcome)
+        applications += k
+    if not (converged := found.settled(goal)):
+        _warn(found, goal, limit)
+    return Eigenpairs(*found[:3], applications, converged)
 
 
-def _pairs(
-    basis: KrylovBasis, k: int, which: str, tol: float, degenerate: bool, limit: int
-) -> tuple[Tensor, Tensor, float, str]:
-    """Ritz values, residuals, the largest one allowed, and what the search for copies found."""
-    size = basis.size
-    # Vectors that were locked and are so no longer leave out their residuals: make room for that.
-    sharp = tol / (2 * k**0.5) if degenerate and k > 1 else tol
-    room = size - max(2, (size - k) // 2) if degenerate else k
-    left_out = 0.0
-    while True:
-        theta, residuals, scale = _hunt(basis, k, room, which, sharp, limit)
-        residuals = torch.hypot(residuals, residuals.new_tensor(left_out))
-        left_out = float(residuals.norm())
-        outcome = _search(basis, theta, which, tol * scale, limit) if degenerate else "none"
-        if outcome != "more":
-            return theta, residuals, tol * scale, outcome
+def _default_tol(op: LinearOperator, symmetry_tol: float | None) -> float:
+    finite = symmetry_tol if symmetry_tol is not None and symmetry_tol < math.inf else 0.0
+    return max(torch.finfo(op.dtype).eps ** 0.5, finite)
 
 
-def _rank(theta: Tensor, which: str) -> Tensor:
-    """What is large for the eigenvalues wanted."""
-    return {"largest": theta, "smallest": -theta, "magnitude": theta.abs()}[which]
+def _warn(found: Pairs, goal: float, limit: int) -> None:
+    message = f"max_iter={limit} reached with residual norms of up to"
+    message += f" {float(found.residuals.max()):.3g}, for a tolerance of {goal:.3g}"
+    message += ", and further copies may be hidden" if found.outcome == "unknown" else ""
+    message += "; a larger subspace converges faster"
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
-def _dense(op: LinearOperator, k: int, which: str) -> Eigenpairs:
+def _dense(op: LinearOperator, k: int, which: str, symmetry_tol: float | None) -> Eigenpairs:
     A = op.dense().detach()
-    insist_on_symmetry(torch.eye(len(A), dtype=A.dtype, device=A.device), A)
+    insist_on_symmetry(torch.eye(len(A), dtype=A.dtype, device=A.device), A, tol=symmetry_tol)
     theta, X = torch.linalg.eigh(A)
-    best = _rank(theta, which).argsort(descending=True)[:k]
+    best = rank(theta, which).argsort(descending=True)[:k]
     theta, X = theta[best], X[:, best]
     return Eigenpairs(theta, X, torch.linalg.vector_norm(A @ X - X * theta, dim=0), len(A), True)
-
-
-def _hunt(
-    basis: KrylovBasis, k: int, room: int, which: str, tol: float, limit: int
-) -> tuple[Tensor, Tensor, float]:
-    """Grow and shrink until the best k Ritz pairs have converged, put these first, keep `room`."""
-    keep = k + (basis.size - k) // 3
-    while True:
-        basis.grow()
-        full, spent = basis.j == basis.size, basis.applications >= limit
-        if basis.j < k or not (full or spent or basis.j % (1 + basis.j // 32) == 0):
-            continue  # where the matrix H is large, not every step is worth its eigenvalues
-        theta, Y, residuals = basis.ritz()
-        order = _rank(theta, which).argsort(descending=True)
-        best, scale = order[:k], float(theta.abs().max())
-        if spent or bool((residuals[best] <= tol * scale).all()):
-            few = order[:room]
-            basis.shrink(theta[few], Y[:, few])
-            return theta[best], residuals[best], scale
-        if full:
-            basis.shrink(theta[order[:keep]], Y[:, order[:keep]])
-
-
-def _search(basis: KrylovBasis, theta: Tensor, which: str, slack: float, limit: int) -> str:
-    """Whether the complement of the basis hides "more" copies, "none", or that is "unknown"."""
-    worst = _rank(theta, which)[-1] + slack
-    copies = theta[_rank(theta, which) > worst]
-    if not len(copies):
-        return "none"
-    basis.locked, basis.betas = basis.j, []
-    basis.refresh()
-    keep = max(1, (basis.size - basis.locked) // 3)
-    dropped = theta[:0]
-    while basis.applications < limit:
-        basis.grow()
-        mu, Y, _ = basis.ritz()
-        order = _rank(mu, which).argsort(descending=True)
-        if _rank(mu, which)[order[0]] > worst:
-            basis.shrink(mu[order[:1]], Y[:, order[:1]])
-            basis.V[len(theta)] = basis.V[basis.locked]  # go on from there, and the k found
-            basis.j, basis.locked = len(theta), 0
-            return "more"
-        roots = torch.cat([mu, dropped])
-        growth = (copies[:, None] - roots).abs().log().sum(1)
-        growth -= sum(math.log(beta) if beta else -math.inf for beta in basis.betas)
-        if bool((growth > math.log(len(basis.V[0]) ** 0.5 / _LUCK)).all()):
-            return "none"
-        if basis.j == basis.size:
-            dropped = torch.cat([dropped, mu[order[keep:]]])
-            basis.shrink(mu[order[:keep]], Y[:, order[:keep]])
-    return "unknown"

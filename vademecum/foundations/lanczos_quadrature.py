@@ -11,12 +11,17 @@ exact on polynomials of degree $2 s - 1$. For a function of the operator therefo
 $\operatorname{tr} f(A) \approx n\, \mathbb{E}_v \sum_j w_j f(\theta_j)$, and $f = \log$ gives $\log
 \det A$. The density is the measure smoothed by a Gaussian of standard deviation `width`.
 
-Standard errors are those over the probes; the error of the quadrature comes on top and falls
-geometrically with $s$ for smooth $f$. All probes run side by side, each with full
+Standard errors are those over the probes: the variance of a share of the spectrum falls like
+$\frac{1}{n}$ even for one probe, so that a few are enough where $n$ is large. The error of the
+quadrature comes on top and falls geometrically with $s$ for smooth $f$. A Gaussian of width $w$ is
+a polynomial of degree $2 s - 1$ on a range of length $\ell$ up to about $e^{-2 (2 s w / \ell)^2}$ of
+its height, so that at the *resolution* $w = \ell / s$ some thousandth of it is left, and much less
+beyond. All probes run side by side, each with full
 reorthogonalisation, so that $s$ steps hold $s$ blocks of probes. If there are $n$ probes or more,
 the spectrum is computed as it stands. The claim is `spectral_quadrature`.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -60,6 +65,10 @@ class SpectralDensity(NamedTuple):
     """The number of vectors that it was applied to."""
     exact: bool
     """Whether these are the eigenvalues themselves."""
+    resolution: float
+    """The least width at which the steps give the density to a thousandth; 0 if it is exact."""
+    standard_error: float
+    """The largest standard error of the density at that width, as a share of its peak."""
 
     __repr__ = one_line
 
@@ -70,11 +79,13 @@ class SpectralDensity(NamedTuple):
 
         Args:
             grid: Where.
-            width: The standard deviation of the Gaussian; by default a fiftieth of the range.
+            width: The standard deviation of the Gaussian; by default a fiftieth of the range, or
+                the resolution if that is coarser.
         """
         grid = floats("grid", grid).to(self.nodes)
         if width is None:
-            width = float(self.nodes.max() - self.nodes.min()) / 50 or 1.0
+            spread = float(self.nodes.max() - self.nodes.min())
+            width = max(spread / 50, self.resolution) or 1.0
         number("width", width, above=0)
         gap = (grid[..., None, None] - self.nodes) / width
         bumps = self.weights * torch.exp(-(gap**2) / 2) / (width * (2 * torch.pi) ** 0.5)
@@ -98,17 +109,25 @@ class SpectralDensity(NamedTuple):
 def spectral_density(
     op: Any,
     *,
-    probes: int = 16,
-    steps: int = 64,
+    probes: int = 4,
+    steps: int = 32,
+    symmetry_tol: float | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> SpectralDensity:
     r"""The spectral measure of a symmetric (complex: Hermitian) operator, from random probes.
 
+    It takes a product with the operator for each probe and step: 128 by default.
+
     Args:
         op: The operator, or anything that `aslinearoperator` takes.
-        probes: How many probes; from $n$ on, the eigenvalues are computed as they are.
-        steps: How many Lanczos steps from each, $n$ at most.
+        probes: How many probes; from $n$ on, the eigenvalues are computed as they are. The standard
+            error falls with the root of their number.
+        steps: How many Lanczos steps from each, $n$ at most. The resolution falls with their
+            number.
+        symmetry_tol: The largest relative difference of $\langle u, A v \rangle$ and $\langle A u,
+            v \rangle$ for random vectors that passes for rounding; by default the square root of
+            the machine precision.
         generator: Where random numbers come from; torch's global generator by default.
         progress: Whether to show a progress bar on standard error.
 
@@ -131,17 +150,21 @@ def spectral_density(
     with watched(op, n if probes >= n else probes * steps, progress=progress) as op:
         if probes >= n:
             A = op.dense().detach()
-            insist_on_symmetry(torch.eye(n, dtype=A.dtype, device=A.device), A)
+            insist_on_symmetry(torch.eye(n, dtype=A.dtype, device=A.device), A, tol=symmetry_tol)
             nodes = torch.linalg.eigvalsh(A)[None]
-            return SpectralDensity(nodes, torch.full_like(nodes, 1 / n), n, n, True)
+            return SpectralDensity(nodes, torch.full_like(nodes, 1 / n), n, n, True, 0.0, 0.0)
         block = random_block(op, probes, generator, signs=True) / n**0.5
         image = (op @ block).detach()
-        insist_on_symmetry(block, image)
+        insist_on_symmetry(block, image, tol=symmetry_tol)
         _, T = side_by_side(lambda q: (op @ q.T).detach().T, block.T.contiguous(), steps, image.T)
     if not torch.isfinite(T).all():
         raise ValueError("op must return finite numbers, got others")
     nodes, Y = torch.linalg.eigh(T)
-    return SpectralDensity(nodes, Y[:, 0].abs() ** 2, n, probes * steps, False)
+    low, high = float(nodes.min()), float(nodes.max())
+    width, weights = (high - low) / steps, Y[:, 0].abs() ** 2
+    found = SpectralDensity(nodes, weights, n, probes * steps, False, width, math.nan)
+    density, error = found(torch.linspace(low, high, 2 * steps + 1), width=width or 1.0)
+    return found._replace(standard_error=float(error.max() / density.max()))
 
 
 def log_det(
@@ -149,6 +172,7 @@ def log_det(
     *,
     probes: int = 16,
     steps: int = 64,
+    symmetry_tol: float | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> ProbeEstimate:
@@ -158,6 +182,9 @@ def log_det(
         op: The operator, or anything that `aslinearoperator` takes.
         probes: How many probes; from $n$ on, the eigenvalues are computed as they are.
         steps: How many Lanczos steps from each, $n$ at most; the more, the worse the condition.
+        symmetry_tol: The largest relative difference of $\langle u, A v \rangle$ and $\langle A u,
+            v \rangle$ for random vectors that passes for rounding; by default the square root of
+            the machine precision.
         generator: Where random numbers come from; torch's global generator by default.
         progress: Whether to show a progress bar on standard error.
 
@@ -172,8 +199,9 @@ def log_det(
         tensor(69.3147)
     """
     measure = spectral_density(
-        op, probes=probes, steps=steps, generator=generator, progress=progress
-    )
+        op, probes=probes, steps=steps, symmetry_tol=symmetry_tol, generator=generator,
+        progress=progress,
+    )  # fmt: skip
     least, largest = float(measure.nodes.min()), float(measure.nodes.max())
     if least <= torch.finfo(measure.nodes.dtype).eps * largest:
         raise ValueError(

@@ -14,6 +14,7 @@ All of this is exact up to rounding.
 """
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Number
 from typing import Any
 
@@ -23,6 +24,16 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from vademecum.arguments import floats, whole
+from vademecum.foundations._operator_functions import (
+    as_array,
+    from_arrays,
+    of_conjugates,
+    of_product,
+    of_sum,
+    on_arrays,
+    scaled,
+    times,
+)
 
 __all__ = ["LinearOperator", "aslinearoperator"]
 
@@ -34,8 +45,9 @@ class LinearOperator:
 
     Operators are added, subtracted, multiplied (`@`) and scaled by numbers. Other operands may be
     anything that `aslinearoperator` takes, except that the product with a dense tensor is one: the
-    image of a vector `(n,)` or of a block `(n, k)`. A real operator takes complex blocks, too.
-    Gradients flow through the functions given.
+    image of a vector `(n,)` or of a block `(n, k)`; and that with an array is an array, wherever
+    the operator is. A real operator takes complex blocks, too. Gradients flow through the functions
+    given. An operator can be pickled if they can; those that are made of matrices can.
 
     Args:
         shape: The shape $(m, n)$.
@@ -85,6 +97,8 @@ class LinearOperator:
 
     def __matmul__(self, other: Any) -> Any:
         """The image of a vector or of a block of vectors, or the product with an operator."""
+        if isinstance(other, np.ndarray):
+            return as_array(self @ _tensor(other, self.device))
         if isinstance(other, Tensor) and other.layout == torch.strided:
             if other.ndim == 1:
                 return self._apply(other[:, None])[:, 0]
@@ -92,14 +106,11 @@ class LinearOperator:
         other = aslinearoperator(other)
         if self.shape[1] != other.shape[0]:
             raise ValueError(f"the shapes must match, got {self.shape} and {other.shape}")
-        return self._with(
-            other,
-            (self.shape[0], other.shape[1]),
-            lambda x: self @ (other @ x),
-            lambda y: other.H @ (self.H @ y),
-        )
+        return self._with(other, (self.shape[0], other.shape[1]), of_product)
 
     def __rmatmul__(self, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return as_array(_tensor(other, self.device) @ self)
         if isinstance(other, Tensor) and other.layout == torch.strided:
             return (self.T @ other.mT).mT if other.ndim > 1 else self.T @ other
         return aslinearoperator(other) @ self
@@ -108,9 +119,7 @@ class LinearOperator:
         other = aslinearoperator(other)
         if self.shape != other.shape:
             raise ValueError(f"the shapes must be equal, got {self.shape} and {other.shape}")
-        return self._with(
-            other, self.shape, lambda x: self @ x + other @ x, lambda y: self.H @ y + other.H @ y
-        )
+        return self._with(other, self.shape, of_sum)
 
     __radd__ = __add__
 
@@ -118,13 +127,8 @@ class LinearOperator:
         if not isinstance(c, Number) or not np.isfinite(c):
             raise ValueError(f"the factor must be a finite number, got {c!r}")
         dtype = self.dtype.to_complex() if np.iscomplexobj(c) else self.dtype
-        return LinearOperator(
-            self.shape,
-            lambda x: (self @ x) * c,
-            lambda y: (self.H @ y) * c.conjugate(),
-            dtype=dtype,
-            device=self.device,
-        )
+        product = partial(scaled, self, c)
+        return self._like(self.shape, product, partial(product, adjoint=True), dtype)
 
     __rmul__ = __mul__
 
@@ -145,13 +149,7 @@ class LinearOperator:
         """The adjoint, which for a real operator is the transpose."""
         if self._adjoint is None:
             raise ValueError("the operator has no adjoint: give `adjoint` when making it")
-        return LinearOperator(
-            (self.shape[1], self.shape[0]),
-            self._adjoint,
-            self._matvec,
-            dtype=self.dtype,
-            device=self.device,
-        )
+        return self._like((self.shape[1], self.shape[0]), self._adjoint, self._matvec)
 
     @property
     def T(self) -> "LinearOperator":
@@ -159,13 +157,8 @@ class LinearOperator:
         if not self.dtype.is_complex:
             return self.H
         adjoint = self.H
-        return LinearOperator(
-            (adjoint.shape[0], adjoint.shape[1]),
-            lambda x: (adjoint @ x.conj()).conj(),
-            lambda y: (self @ y.conj()).conj(),
-            dtype=self.dtype,
-            device=self.device,
-        )
+        both = partial(of_conjugates, adjoint), partial(of_conjugates, self)
+        return self._like(adjoint.shape, *both)
 
     def dense(self) -> Inexact[Tensor, " m n"]:
         """The matrix, from its product with the identity."""
@@ -175,14 +168,8 @@ class LinearOperator:
         """The same operator as a `scipy.sparse.linalg.LinearOperator`, for arrays."""
         from scipy.sparse.linalg import LinearOperator as Peer
 
-        def on_arrays(function: Block) -> Callable[[np.ndarray], np.ndarray]:
-            def product(x: np.ndarray) -> np.ndarray:
-                block = torch.as_tensor(x, dtype=self.dtype, device=self.device)
-                return function(block).detach().cpu().resolve_conj().numpy()
-
-            return product
-
-        forward, backward = on_arrays(self.__matmul__), on_arrays(lambda y: self.H @ y)
+        forward = partial(on_arrays, self)
+        backward = partial(forward, adjoint=True)
         dtype = torch.empty(0, dtype=self.dtype).numpy().dtype
         products = {"matvec": forward, "rmatvec": backward, "matmat": forward, "rmatmat": backward}
         return Peer(shape=self.shape, dtype=dtype, **products)  # pyright: ignore[reportCallIssue]
@@ -206,12 +193,18 @@ class LinearOperator:
             )
         return y
 
-    def _with(self, other: "LinearOperator", shape: tuple, matvec: Block, adjoint: Block) -> Any:
+    def _with(self, other: "LinearOperator", shape: tuple[int, int], f: Callable) -> Any:
         if self.device.type != other.device.type:
             raise ValueError(f"devices must be equal, got {self.device} and {other.device}")
         if self.dtype.to_real() != other.dtype.to_real():
             raise ValueError(f"precisions must be equal, got {self.dtype} and {other.dtype}")
-        dtype = torch.promote_types(self.dtype, other.dtype)
+        product, dtype = partial(f, self, other), torch.promote_types(self.dtype, other.dtype)
+        return self._like(shape, product, partial(product, adjoint=True), dtype)
+
+    def _like(
+        self, shape: tuple[int, int], matvec: Block, adjoint: Block, dtype: Any = None
+    ) -> "LinearOperator":
+        dtype = dtype or self.dtype
         return LinearOperator(shape, matvec, adjoint, dtype=dtype, device=self.device)
 
 
@@ -220,7 +213,8 @@ def aslinearoperator(A: Any) -> LinearOperator:
 
     Args:
         A: An operator, a dense or sparse tensor, an array, or what SciPy takes for an operator:
-            its sparse arrays and its own operators.
+            its sparse arrays and its own operators. Of those that state no dtype, or an integer
+            one, it is that of their product with an array in double precision.
 
     Raises:
         ValueError: If there are not two axes, or an entry is no floating-point number, or a dense
@@ -232,9 +226,8 @@ def aslinearoperator(A: Any) -> LinearOperator:
     """
     if isinstance(A, LinearOperator):
         return A
-    if isinstance(A, np.ndarray):  # torch takes neither negative strides nor what is read only
-        fit = A.flags.writeable and min(A.strides, default=0) >= 0
-        A = torch.as_tensor(A if fit else A.copy())
+    if isinstance(A, np.ndarray):
+        A = _tensor(A)
     if not isinstance(A, Tensor):
         return _from_scipy(A)
     if A.ndim != 2:
@@ -243,27 +236,36 @@ def aslinearoperator(A: Any) -> LinearOperator:
         A = A.coalesce()
     dense = A.layout == torch.strided
     floats("A", A if dense else A.values().clone(), empty=not dense)  # torch fails on the view
+    product = partial(times, A)
     return LinearOperator(
         (A.shape[0], A.shape[1]),
-        lambda x: A @ x,
-        lambda y: A.mH @ y,
+        product,
+        partial(product, adjoint=True),
         dtype=A.dtype,
         device=A.device,
     )
 
 
+def _tensor(x: np.ndarray, device: torch.device | None = None) -> Tensor:
+    fit = x.flags.writeable and min(x.strides, default=0) >= 0  # torch takes no others
+    return torch.as_tensor(x if fit else x.copy(), device=device)
+
+
 def _from_scipy(A: Any) -> LinearOperator:
+    from scipy.sparse import issparse
     from scipy.sparse.linalg import aslinearoperator as scipy_operator
 
-    try:
-        A = scipy_operator(A)
-    except TypeError:
-        raise ValueError(f"A must be a matrix or an operator, got {type(A).__name__}") from None
-    dtype = torch.as_tensor(np.empty(0, A.dtype)).dtype
-
-    def on_tensors(function: Callable) -> Block:
-        return lambda x: torch.as_tensor(function(x.detach().resolve_conj().numpy())).to(dtype)
-
-    return LinearOperator(
-        A.shape, on_tensors(A.matmat), on_tensors(A.rmatmat), dtype=dtype, device="cpu"
-    )
+    if issparse(A):
+        dtype, products = A.dtype, (A.__matmul__, A.conjugate(copy=False).T.__matmul__)
+    else:
+        try:
+            A = scipy_operator(A)
+        except TypeError:
+            kind = type(A).__name__
+            raise ValueError(f"A must be a matrix or an operator, got {kind}") from None
+        dtype, products = A.dtype, (A.matmat, A.rmatmat)
+        if dtype is None or dtype.kind in "iub":  # SciPy finds it by trying integers
+            dtype = np.asarray(A.matvec(np.zeros(A.shape[1]))).dtype
+    dtype = torch.as_tensor(np.empty(0, dtype)).dtype
+    forward, backward = (partial(from_arrays, product, dtype) for product in products)
+    return LinearOperator(A.shape, forward, backward, dtype=dtype, device="cpu")

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from vademecum.gradients.convolution_gradients import conv_input_grad, conv_weight_grad
 
-__all__ = ["OPERATIONS", "Operation"]
+__all__ = ["OPERATIONS", "Operation", "Vertex"]
 
 Edge = Callable[..., Tensor]
 Slope = Callable[..., Tensor | float]
@@ -58,6 +58,30 @@ class Operation(NamedTuple):
         nodes = {here} if "y" in letters else set()
         nodes |= {parents[i]} if "s" in letters else set()
         return nodes | ({p for j, p in enumerate(parents) if j != i} if "o" in letters else set())
+
+
+class Vertex(NamedTuple):
+    """A vertex of the graph: an operation on earlier vertices, or a leaf with its value."""
+
+    label: str
+    parents: tuple[int, ...]
+    shape: torch.Size
+    active: bool  # whether it depends on inputs or parameters
+    operation: Any = None  # an `Operation`, unless this is a leaf
+    knobs: dict[str, Any] = {}
+    value: Tensor | None = None
+
+    def push(self, k: int, t: Tensor, x: Any, y: Any) -> Tensor:
+        """A tangent along the edge of argument k."""
+        return self.operation.push(k, t, x, y, **self.knobs)
+
+    def pull(self, k: int, u: Tensor, x: Any, y: Any) -> Tensor:
+        """An adjoint along the edge of argument k."""
+        return self.operation.pull(k, u, x, y, **self.knobs)
+
+    def needs(self, k: int, here: int) -> set[int]:
+        """Whose values the pull along that edge needs."""
+        return self.operation.kept(k, self.parents, here)
 
 
 def _size(x: Any, y: Any, **_: Any) -> int:
@@ -194,6 +218,7 @@ _TABLE = [
     pointwise("tanh", torch.tanh, lambda x, y: 1 - y**2, keeps="y"),
     pointwise("sigmoid", torch.sigmoid, lambda x, y: y * (1 - y), keeps="y"),
     pointwise("relu", torch.relu, lambda x, y: (y > 0).to(y.dtype), keeps="y"),
+    pointwise("erf", torch.erf, lambda x, y: 2 / math.pi**0.5 * (-x[0].square()).exp(), keeps="s"),
     pointwise("abs", torch.abs, lambda x, y: x[0].sign(), keeps="s"),
     linear("expand", lambda x, *, size, shape: x.expand(size),
            lambda u, *, size, shape: u.sum_to_size(shape)),

@@ -10,42 +10,21 @@ operation in place a node stands for the result. Whatever has no rule is refused
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vademecum.gradients.tape._composites import COMPOSITES
-from vademecum.gradients.tape._operations import OPERATIONS
+from vademecum.gradients.tape._composites import COMPOSITES, plain
+from vademecum.gradients.tape._layers import LAYERS
+from vademecum.gradients.tape._operations import OPERATIONS, Vertex
 
-__all__ = ["Node", "Recording", "Vertex"]
+__all__ = ["Node", "Recording"]
 
 Dim = int | Sequence[int] | None
+_FACTS = ("shape", "ndim", "dtype", "device", "is_nested", "dim", "size", "numel")
 _VIEWS = ("reshape", "expand", "permute", "select")  # of the memory of another tensor
-
-
-class Vertex(NamedTuple):
-    """A vertex of the graph: an operation on earlier vertices, or a leaf with its value."""
-
-    label: str
-    parents: tuple[int, ...]
-    shape: torch.Size
-    active: bool  # whether it depends on inputs or parameters
-    operation: Any = None  # an `Operation`, unless this is a leaf
-    knobs: dict[str, Any] = {}
-    value: Tensor | None = None
-
-    def push(self, k: int, t: Tensor, x: Any, y: Any) -> Tensor:
-        """A tangent along the edge of argument k."""
-        return self.operation.push(k, t, x, y, **self.knobs)
-
-    def pull(self, k: int, u: Tensor, x: Any, y: Any) -> Tensor:
-        """An adjoint along the edge of argument k."""
-        return self.operation.pull(k, u, x, y, **self.knobs)
-
-    def needs(self, k: int, here: int) -> set[int]:
-        """Whose values the pull along that edge needs."""
-        return self.operation.kept(k, self.parents, here)
 
 
 class Recording:
@@ -68,8 +47,10 @@ class Recording:
             if thing.recording is not self:
                 raise ValueError("nodes of different tapes must not meet")
             return thing
-        if isinstance(thing, int | float) and not isinstance(thing, bool):
+        if isinstance(thing, Real) and not isinstance(thing, bool):
             return self.leaf("constant", torch.full_like(like.value.new_empty(()), thing))
+        if isinstance(thing, Tensor) and not (thing.is_floating_point() or thing.is_complex()):
+            thing = thing.to(like.value.dtype)
         if not isinstance(thing, Tensor) or thing.dtype != like.value.dtype:
             kind = thing.dtype if isinstance(thing, Tensor) else type(thing).__name__
             raise ValueError(f"all tensors of a tape must be {like.value.dtype}, got {kind}")
@@ -105,6 +86,8 @@ def _operator(name: str, *, swap: bool = False) -> Callable[["Node", Any], "Node
 class Node:
     """A tensor on the tape: `value` is what it stands for."""
 
+    __array_ufunc__ = None  # NumPy's numbers leave arithmetic with a node to the node
+
     def __init__(self, recording: Recording, index: int, value: Tensor):
         self.recording, self.index, self.value = recording, index, value
 
@@ -128,11 +111,11 @@ class Node:
         return translate(getattr(func, "__name__", str(func)), args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("shape", "ndim", "dtype", "device"):
+        if name in _FACTS:
             return getattr(self.value, name)
         if name == "mT" or (name == "T" and self.ndim == 2):
             return translate("transpose", (self, -2, -1), {})
-        if name in _RULES:
+        if name.rstrip("_") in _RULES:
             return lambda *args, **kwargs: translate(name, (self, *args), kwargs)
         raise AttributeError(f"the tape has no rule for {name!r}")
 
@@ -147,7 +130,7 @@ class Node:
         return translate("neg", (self,), {})
 
 
-def translate(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Node:
+def translate(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Record a function of torch, by name, as the operations that it consists of."""
     rule = _RULES.get(name.strip("_"))
     if rule is None:
@@ -177,6 +160,8 @@ def _with_parameters(args: Any, kwargs: dict[str, Any]) -> tuple[list[Any], dict
     like = next(thing for thing in things if isinstance(thing, Node))
 
     def lifted(x: Any) -> Any:
+        if type(x) in (list, tuple):
+            return type(x)(lifted(each) for each in x)
         wanted = isinstance(x, Tensor) and x.requires_grad
         return like.recording.lift(x, like) if wanted else x
 
@@ -189,8 +174,9 @@ def _nodes(*things: Any) -> list[Node]:
 
 
 def _pointwise(name: str) -> Callable[..., Node]:
-    def rule(*args: Any, inplace: bool = False) -> Node:
-        nodes = _nodes(*args)
+    def rule(*args: Any, inplace: bool = False, alpha: float = 1, **options: Any) -> Node:
+        plain(name, **options)
+        nodes = _nodes(*args if alpha == 1 else (args[0], alpha * args[1]))
         shape = torch.broadcast_shapes(*(node.shape for node in nodes))
         return nodes[0].recording.apply(name, *(_expand(node, shape) for node in nodes))
 
@@ -233,10 +219,6 @@ def _extreme(name: str) -> Callable[..., Node]:
         return x.recording.apply(name, x, **knobs) if x.ndim else x
 
     return rule
-
-
-def _max(x: Node) -> Node:  # with an axis torch's max also gives places: amax does not
-    return _RULES["amax"](x)
 
 
 def _reshape(x: Node, *size: Any) -> Node:
@@ -282,13 +264,14 @@ def _conv(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: A
     return y if bias is None else y + bias.reshape(-1, *[1] * (x.ndim - 2))
 
 
-_RULES: dict[str, Callable[..., Node]] = {
-    **COMPOSITES,
+_RULES: dict[str, Callable[..., Any]] = {
+    **COMPOSITES, **LAYERS,
     **{name: _pointwise(name) for name in (
         "add", "sub", "neg", "mul", "div", "exp", "log", "sin", "cos", "tanh", "sigmoid", "relu",
-        "abs")},
-    "subtract": _pointwise("sub"), "truediv": _pointwise("div"), "pow": _pow,
-    "sum": _sum, "amax": _extreme("amax"), "max": _max,
+        "abs", "erf")},
+    "subtract": _pointwise("sub"), "pow": _pow,
+    **dict.fromkeys(("truediv", "true_divide", "divide"), _pointwise("div")),
+    "sum": _sum, "amax": _extreme("amax"),
     "logsumexp": _extreme("logsumexp"),
     "expand": _expand, "reshape": _reshape, "view": _reshape, "permute": _permute,
     "getitem": _getitem, "cat": _cat, "matmul": _matmul,

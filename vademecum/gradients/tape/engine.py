@@ -27,7 +27,8 @@ from torch import Tensor
 
 from vademecum.arguments import choice, floats
 from vademecum.gradients.tape._cost import Cost, Pull, Push, Store, TapeJacobian
-from vademecum.gradients.tape._recording import Node, Recording, Vertex
+from vademecum.gradients.tape._operations import Vertex
+from vademecum.gradients.tape._recording import Node, Recording
 
 __all__ = ["Tape"]
 

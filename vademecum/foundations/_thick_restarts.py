@@ -1,0 +1,142 @@
+r"""Extreme Ritz pairs of a Krylov space of bounded size, and the search for copies of them.
+
+A basis that is full shrinks to its best Ritz vectors (thick restart). A Krylov space holds one
+eigenvector for each eigenvalue; the others are orthogonal to all of it. Further copies are
+therefore searched for from a second random unit vector $w$ in its complement, with the projection
+$P$ onto that. Let $\mu_i$ be the Ritz values of the search, those dropped by restarts included, and
+$u$ a unit eigenvector for the eigenvalue $\lambda$ that is still hidden. The next basis vector is
+$\prod_i (P A P - \mu_i) w / \prod_j \beta_j$, and its component along $u$
+
+$$\frac{\prod_i |\lambda - \mu_i|}{\prod_j \beta_j}\, |u^H w| \le 1 .$$
+
+The search ends when for each $\lambda$ found so far this bounds $|u^H w|$ by $10^{-4} / \sqrt n$,
+which has a probability of about $10^{-4}$. The small eigenvalue problems are solved after every
+thirtieth of the products so far, which is as many products as may be made in vain.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vademecum.arrays import lengths
+from vademecum.foundations._lanczos import KrylovBasis
+from vademecum.foundations.operators import LinearOperator
+
+__all__ = ["Pairs", "extreme_pairs", "in_space", "rank"]
+
+_LUCK = 1e-4
+
+
+class Pairs(NamedTuple):
+    """Ritz pairs, the best first, and whether copies are hidden: "none", or that is "unknown"."""
+
+    values: Tensor
+    vectors: Tensor
+    residuals: Tensor
+    outcome: str
+
+    def settled(self, goal: float) -> bool:
+        """Whether all is found, with residual norms that are allowed."""
+        return self.outcome == "none" and bool((self.residuals <= goal).all())
+
+
+def rank(theta: Tensor, which: str) -> Tensor:
+    """What is large for the eigenvalues wanted."""
+    return {"largest": theta, "smallest": -theta, "magnitude": theta.abs()}[which]
+
+
+def extreme_pairs(
+    basis: KrylovBasis, k: int, which: str, tol: float, degenerate: bool, limit: int
+) -> tuple[Pairs, float]:
+    """The best k Ritz pairs, and the largest residual norm that is allowed.
+
+    It ends after `limit` applications in any case.
+
+    Example:
+        >>> from vademecum.foundations import aslinearoperator
+        >>> basis = KrylovBasis(aslinearoperator(torch.diag(torch.tensor([3.0, 3, 1, 0, 0]))), 4)
+        >>> found, goal = extreme_pairs(basis, 2, "largest", 1e-4, True, 100)
+        >>> found.values, found.outcome
+        (tensor([3., 3.]), 'none')
+    """
+    size = basis.size
+    # Vectors that were locked and are so no longer leave out their residuals: make room for that.
+    sharp = tol / (2 * k**0.5) if degenerate and k > 1 else tol
+    room = size - max(2, (size - k) // 2) if degenerate else k
+    left_out = 0.0
+    while True:
+        theta, residuals, scale = _hunt(basis, k, room, which, sharp, limit)
+        residuals = torch.hypot(residuals, residuals.new_tensor(left_out))
+        left_out = float(residuals.norm())
+        outcome = _search(basis, theta, which, tol * scale, limit) if degenerate else "none"
+        if outcome != "more":
+            return Pairs(theta, basis.V[:k].T.clone(), residuals, outcome), tol * scale
+
+
+def in_space(op: LinearOperator, X: Tensor, which: str, outcome: str) -> Pairs:
+    """The Ritz pairs in the space of orthonormal columns, with residuals from products with X."""
+    image = (op @ X).detach()
+    theta, Y = torch.linalg.eigh(X.mH @ image)
+    order = rank(theta, which).argsort(descending=True)
+    theta, Y = theta[order], Y[:, order]
+    return Pairs(theta, X @ Y, lengths(image @ Y - (X @ Y) * theta), outcome)
+
+
+def _hunt(
+    basis: KrylovBasis, k: int, room: int, which: str, tol: float, limit: int
+) -> tuple[Tensor, Tensor, float]:
+    """Grow and shrink until the best k Ritz pairs have converged, put these first, keep `room`."""
+    keep = k + (basis.size - k) // 3
+    while True:
+        basis.grow()
+        full, spent = basis.j == basis.size, basis.applications >= limit
+        if basis.j < k or not (full or spent or _due(basis)):
+            continue
+        theta, Y, residuals = basis.ritz()
+        order = rank(theta, which).argsort(descending=True)
+        best, scale = order[:k], float(theta.abs().max())
+        if spent or bool((residuals[best] <= tol * scale).all()):
+            few = order[:room]
+            basis.shrink(theta[few], Y[:, few])
+            return theta[best], residuals[best], scale
+        if full:
+            basis.shrink(theta[order[:keep]], Y[:, order[:keep]])
+
+
+def _search(basis: KrylovBasis, theta: Tensor, which: str, slack: float, limit: int) -> str:
+    """Whether the complement of the basis hides "more" copies, "none", or that is "unknown"."""
+    worst = rank(theta, which)[-1] + slack
+    copies = theta[rank(theta, which) > worst]
+    if not len(copies):
+        return "none"
+    basis.locked, basis.betas = basis.j, []
+    basis.refresh()
+    keep = max(1, (basis.size - basis.locked) // 3)
+    dropped = torch.zeros_like(copies)  # the logarithms of their factors
+    while basis.applications < limit:
+        basis.grow()
+        full = basis.j == basis.size
+        if not (full or _due(basis)):
+            continue
+        mu, Y, _ = basis.ritz()
+        order = rank(mu, which).argsort(descending=True)
+        if rank(mu, which)[order[0]] > worst:
+            basis.shrink(mu[order[:1]], Y[:, order[:1]])
+            basis.V[len(theta)] = basis.V[basis.locked]  # go on from there, and the k found
+            basis.j, basis.locked = len(theta), 0
+            return "more"
+        factors = (copies[:, None] - mu).abs().log()
+        growth = factors.sum(1) + dropped
+        growth -= sum(math.log(beta) if beta else -math.inf for beta in basis.betas)
+        if bool((growth > math.log(len(basis.V[0]) ** 0.5 / _LUCK)).all()):
+            return "none"
+        if full:
+            dropped += factors[:, order[keep:]].sum(1)
+            basis.shrink(mu[order[:keep]], Y[:, order[:keep]])
+    return "unknown"
+
+
+def _due(basis: KrylovBasis) -> bool:
+    return basis.applications % (1 + basis.applications // 32) == 0
