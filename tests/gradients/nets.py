@@ -181,12 +181,12 @@ NETS = {  # how to make the network and n inputs, and whether the layers' rules 
     "in space": (in_space, floats(1, 3, 3, 3), True),
     "keywords": (TwoInputs, lambda n: {"v": floats(2)(n), "u": floats(4)(n), "factor": 2.0}, True),
     "tuple": (TwoInputs, lambda n: (floats(4)(n), floats(2)(n)), True),
-    "two precisions": (Mixed, floats(5), False),
-    "one token": (OneToken, floats(5), False),
-    "by hand": (ByHand, floats(5), False),
+    "two precisions": (Mixed, floats(5), True),
+    "one token": (OneToken, floats(5), True),
+    "by hand": (ByHand, floats(5), True),
     "time first": (OverTime, tokens, False),
-    "around": (around, floats(2, 8), False),
-    "attention": (attention, floats(3, 4), False),
+    "around": (around, floats(2, 8), True),
+    "attention": (attention, floats(3, 4), True),
     "recurrent": (recurrent, floats(3, 4), False),
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from tests.gradients.nets import NETS, close, make, slowly
 from tests.gradients.test_per_example import ERRORS, loop
-from vademecum.gradients import _layer_rules
+from vademecum.gradients import example_norms
 from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.per_example import per_example_gradients
 from vademecum.testing import check_instrument
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even")
 def test_they_are_the_norms(name, gram, monkeypatch):
     net, x, y = make(name)
     if gram:  # for all layers that have one
-        monkeypatch.setattr(_layer_rules, "_gram_is_smaller", _has_gram)
+        monkeypatch.setattr(example_norms, "gram_is_smaller", lambda times, size: True)
     before = snapshot(net.train())
     with slowly(name == "recurrent"):
         found = gradient_norms(net, x, y, loss=F.cross_entropy)
@@ -29,22 +29,26 @@ def test_they_are_the_norms(name, gram, monkeypatch):
     close(name, found, loop(net, x, y).to(found.dtype).norm(dim=1))
 
 
-def _has_gram(module, a, b):
-    return isinstance(module, nn.Linear | nn.Embedding | nn.Conv1d | nn.Conv2d | nn.Conv3d)
-
-
 def test_no_gradient_of_a_wide_layer_is_formed(monkeypatch):
     net = nn.Sequential(nn.Conv2d(2, 64, 3), nn.Flatten(), nn.Linear(64, 3)).double()
     x, y = torch.randn(4, 2, 3, 3, dtype=torch.float64), torch.randint(3, (4,))
     wanted = per_example_gradients(net, x, y, loss=F.cross_entropy).norm(dim=1)
-
-    def only_bias(module, a, b, out):
-        assert set(out) == {"bias"}
-        rules[type(module)](module, a, b, out)
-
-    rules = dict(_layer_rules.RULES)
-    monkeypatch.setattr(_layer_rules, "RULES", dict.fromkeys(rules, only_bias))
+    formed = spy(monkeypatch)
     torch.testing.assert_close(gradient_norms(net, x, y, loss=F.cross_entropy), wanted)
+    assert formed == [torch.Size([64]), torch.Size([3])]  # the biases
+
+
+def spy(monkeypatch) -> list[torch.Size]:
+    """The shapes of the parameters whose gradients are formed."""
+    shapes = []
+
+    def formed(uses, shape, like):
+        shapes.append(shape)
+        return plain(uses, shape, like)
+
+    plain = example_norms._formed
+    monkeypatch.setattr(example_norms, "_formed", formed)
+    return shapes
 
 
 @pytest.mark.parametrize(("times", "formed"), [(1, False), (2, False), (3, True)])
@@ -56,17 +60,10 @@ def test_the_smaller_is_formed(kind, times, formed, monkeypatch):
     else:
         net, x = nn.Conv1d(3, 4, 1, bias=False), torch.randn(5, 3, times)
     wanted = loop(net, x, torch.zeros(5), lambda z, y: z.sin().sum()).norm(dim=1)
-    asked = []
-
-    def spy(module, a, b, out):
-        asked.append(set(out))
-        rule(module, a, b, out)
-
-    rule = _layer_rules.RULES[type(net)]
-    monkeypatch.setitem(_layer_rules.RULES, type(net), spy)
+    shapes = spy(monkeypatch)
     found = gradient_norms(net, x, torch.zeros(5), loss=lambda z, y: z.sin().sum())
     torch.testing.assert_close(found, wanted)
-    assert asked == ([{"weight"}] if formed else [])
+    assert shapes == ([net.weight.shape] if formed else [])
 
 
 def test_frozen_parameters_are_left_out_on_request():

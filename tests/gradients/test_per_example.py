@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.gradients.nets import NETS, call, close, make, one, slowly
-from vademecum.gradients._recorded_pass import study
+from vademecum.gradients._independent_rows import study
 from vademecum.gradients.network_function import functional
 from vademecum.gradients.per_example import per_example_gradients
 from vademecum.models import map_tensors
@@ -48,8 +48,8 @@ def test_the_rules_cover_what_they_should(name):
 def test_portions_do_not_matter(name, monkeypatch):
     net, x, y = make(name, 7)
     whole = per_example_gradients(net, x, y, loss=F.cross_entropy)
-    monkeypatch.setattr("vademecum.gradients._recorded_pass._PORTION", {"cpu": 1})
-    monkeypatch.setattr("vademecum.gradients._layer_rules._CACHE", {"cpu": 1})
+    monkeypatch.setattr("vademecum.gradients._independent_rows._PORTION", {"cpu": 1})
+    monkeypatch.setattr("vademecum.gradients._layer_rules.convolutions._CACHE", {"cpu": 1})
     torch.testing.assert_close(per_example_gradients(net, x, y, loss=F.cross_entropy), whole)
 
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from vademecum.arguments import whole
-from vademecum.gradients._layer_rules import RULES
-from vademecum.gradients._recorded_pass import LayerCall, Pass, record, study
+from vademecum.gradients._independent_rows import record, study
+from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Loss,
@@ -31,7 +31,7 @@ from vademecum.progress import ticking
 
 __all__ = ["fill", "mapped", "passes", "places", "summed"]
 
-_PORTION = 2**27  # bytes at a time for `torch.func`, and for gradients that are added to others
+_PORTION = 2**27  # bytes at a time for `torch.func`
 
 
 def passes(
@@ -49,7 +49,7 @@ def passes(
         many = min(many, plan.portion(1, row, memory, mapped=not plan.covered))
     with ticking("examples", n, progress=progress) as tick:
         for here in _portions(slice(0, n), many if plan.covered else few):
-            done = record(f, map_tensors(x, itemgetter(here))) if plan.covered else None
+            done = record(f, plan, x, here)
             if done is None:
                 yield from ((part, None, []) for part in _portions(here, few))
             else:
@@ -106,27 +106,22 @@ def fill(done: Pass, found: list[Tensor | None], into: dict[str, Tensor]) -> Non
     The largest first: its rule runs in parallel, and is the first to touch most of the memory.
     """
     written: set[str] = set()
-    layers = sorted(zip(done.calls, found, strict=True), key=_size, reverse=True)
+    layers = sorted(zip(done.calls, found, strict=True), key=partial(_size, into), reverse=True)
     for call, b in layers:
-        names = {own: name for own, name in call.names.items() if name in into}
-        if not names or b is None:
+        if b is None:
             continue
-        again = {own: name for own, name in names.items() if name in written}
-        row = sum(into[name][0].nbytes for name in again.values())
-        step = max(1, _PORTION // row) if again else len(call.a)
-        for here in _portions(slice(0, len(call.a)), step):
-            there = {own: into[name][here] for own, name in names.items()}
-            out = there | {own: torch.empty_like(there[own]) for own in again}
-            RULES[type(call.module)](call.module, call.a[here].detach(), b[:, here], out)
-            for own in again:  # a weight that is tied or called twice
-                there[own].add_(out[own])
-        written |= set(names.values())
+        names = [(own, name) for own, name in call.names.items() if name in into]
+        for add in (False, True):  # to weights that are tied or called twice
+            out = {own: into[name] for own, name in names if (name in written) is add}
+            if out:
+                call.rule.gradient(call.layer, call.a.detach(), b, out, add=add)
+        written |= {name for _, name in names}
     for name in into.keys() - written:
         into[name].zero_()
 
 
-def _size(layer: tuple[LayerCall, Any]) -> int:
-    return max(p.numel() for p in layer[0].module.parameters(recurse=False))
+def _size(into: dict[str, Tensor], layer: tuple[LayerCall, Any]) -> int:
+    return max((into[name].numel() for name in layer[0].names.values() if name in into), default=0)
 
 
 def places(f: Functional, flat: Float[Tensor, " *batch P"]) -> dict[str, Tensor]:
@@ -166,6 +161,8 @@ def mapped(
         except RuntimeError as error:
             if not cannot_be_mapped(error):
                 raise
+            if "randomness" in str(error):
+                raise ValueError("model must not depend on chance in evaluation mode") from error
             reason = error
     warn_of_slow_path("derivatives are taken of one example after the other", reason)
     each = (slice(i, i + 1) for i in range(len(y)))

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vademecum.arrays import empty
 from vademecum.gradients._example_passes import fill, mapped, places
-from vademecum.gradients._recorded_pass import Plan, record, study
+from vademecum.gradients._independent_rows import Plan, record, study
 from vademecum.gradients.network_function import Functional
 from vademecum.models import Entangled, count_examples, map_tensors, out_of_memory
 from vademecum.progress import ticking
@@ -77,7 +77,7 @@ class Blocks:
         if self.wrt == "x":
             self._fill_inputs(x, into)
             return
-        done = record(self.f, x) if self.plan.covered else None
+        done = record(self.f, self.plan, self.x, here)
         if done is None:
             found = mapped(self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev)
             for name, place in places(self.f, into).items():

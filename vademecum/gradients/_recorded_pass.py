@@ -4,54 +4,47 @@ Hooks note for every call of a layer its input $a$ and the place of its output $
 graph; they are gone when the pass is over. A backward pass then asks for $b = \partial \langle u, f
 \rangle / \partial z$ alone, so that no parameter's gradient is ever summed over the examples.
 
-Whether the layers' rules tell the whole story is found out on two and on three of the examples:
-
-- in autograd's graph every use of a parameter must be one of the recorded calls (so weights that
-  are tied, shared or used by hand are seen);
-- the first axis of every input and output must be as long as there are examples, and an example
-  must have the same output in any company and at any place: the gradient of a sum over examples can
-  be taken apart only if they do not influence each other;
-- if example $i$ is weighted by $r_i$, what comes back to row $i$ of a layer must grow by $r_i$: a
-  model may sort the examples on the way. Where indexing could do so, each pass is examined.
+The layers' rules tell the whole story if in autograd's graph every use of a parameter is one of the
+recorded calls (so weights that are tied, shared or used by hand are seen), nothing has changed
+their inputs in place since, and examples lie along the first axis of inputs and outputs and stay in
+their rows.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
-from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from vademecum.gradients._layer_rules import known
+from vademecum.gradients._layer_rules import EMBEDDING, Rule, rule_for
+from vademecum.gradients._shared_tensors import THROUGH, Computed, SharedTensors, Use
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
-    Entangled,
     cannot_be_mapped,
     count_examples,
-    differentiable_output,
-    insist_on_same_outputs,
-    map_tensors,
     rows_are_separate,
     warn_of_slow_path,
 )
 
-__all__ = ["LayerCall", "Pass", "Plan", "record", "study"]
+__all__ = ["LayerCall", "Pass", "covered", "run"]
 
-_PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",
 )  # fmt: skip
+Key = tuple[Node, int]
 
 
 class LayerCall(NamedTuple):
     """One call of a layer: its input, where its output is in the graph, and its parameters."""
 
-    module: nn.Module
-    names: dict[str, str]  # of its parameters, as the module and as the model calls them
+    rule: Rule
+    layer: Any  # what the rule asks for more
+    names: dict[str, str]  # of its parameters, as the rule and as the model calls them
     a: Tensor
     version: int  # of the input, which an operation in place would move on
     z: GradientEdge
@@ -64,6 +57,7 @@ class Pass(NamedTuple):
     parameters: dict[str, Tensor]
     output: Tensor
     calls: list[LayerCall]
+    uses: list[Use]  # of tensors that no layer holds
 
     def backward(self, u: Float[Tensor, " g n *shape"]) -> list[Tensor | None]:
         """What comes back to each call from `g` cotangents, (g, n, ...); None where nothing does.
@@ -83,84 +77,45 @@ class Pass(NamedTuple):
         found = [pull(v, retain_graph=i < len(u) - 1) for i, v in enumerate(u)]
         return [_stacked(list(each)) for each in zip(*found, strict=True)]
 
+    def signature(self) -> list[Any]:
+        """What was called, in its order."""
+        return [(call.rule.gradient, *call.names.items()) for call in self.calls]
+
 
 def _stacked(each: list[Tensor | None]) -> Tensor | None:
     some = [b for b in each if b is not None]
     return None if len(some) < len(each) else some[0][None] if len(some) == 1 else torch.stack(some)
 
 
-class Plan(NamedTuple):
-    """What is known of a network: whether rules cover it, bytes and outputs for one example."""
+def run(f: Functional, x: Any, *, shared: bool = False) -> Pass:
+    """A forward pass that records the calls of layers, and `shared` tensors without a layer."""
+    if not f.size:
+        raise ValueError("model must have parameters to differentiate, got none")
+    parameters = {name: p.detach().requires_grad_() for name, p in f.parameters.items()}
+    calls: list[LayerCall] = []
 
-    covered: bool
-    saved: int
-    shape: torch.Size
+    def note(rule: Rule, names: dict[str, str], module: Any, args: Any, z: Any) -> None:
+        a = args[0] if args else None
+        if isinstance(a, Tensor) and a.ndim and z.requires_grad:
+            place, lengths = get_gradient_edge(z), (len(a), len(z))
+            calls.append(LayerCall(rule, module, names, a, a._version, place, lengths))
 
-    def step(self, device: torch.device) -> int:
-        """How many examples to take at a time, for speed."""
-        return max(1, _PORTION.get(device.type, 2**32) // self.saved)
-
-    def bytes_each(self, rows: int, width: int, *, mapped: bool) -> int:
-        """About what one example takes for `rows` of derivatives, `width` bytes each.
-
-        What autograd keeps, once more for each backward pass, and the rows; twice as much where
-        `torch.func` does the work.
-        """
-        return ((rows + 3) * self.saved + 2 * rows * width) * (2 if mapped else 1)
-
-    def portion(self, rows: int, width: int, memory: int, *, mapped: bool) -> int:
-        """How many examples to take at a time to keep to `memory`, as far as an estimate goes."""
-        each = self.bytes_each(rows, width, mapped=mapped)
-        if memory < each:
-            raise ValueError(f"memory must be >= {each} bytes for one example, got {memory}")
-        return memory // each
-
-
-def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Plan:
-    """How a network treats examples, from two passes with few of them.
-
-    Raises:
-        ValueError: If there is nothing to differentiate, or the examples influence each other.
-    """
-    n = count_examples(x)
-    few = [0, n // 2, n - 1]
-    two, two_bytes = _weighed(f, map_tensors(x, itemgetter(few[:0:-1])), wrt)
-    three, three_bytes = _weighed(f, map_tensors(x, itemgetter(few)), wrt)
-    outputs = differentiable_output(three.output, 3)[1:], differentiable_output(two.output, 2)
-    insist_on_same_outputs(outputs[0], outputs[1].flip(0), {p.dtype for p in f.parameters.values()})
-    alike = [c.module for c in two.calls] == [c.module for c in three.calls]
-    covered = (
-        alike and _covers(two) and _covers(three) and rows_are_separate(three.output, _edges(three))
-    )
-    if not covered:
-        done = three if wrt == "x" else _run_inputs(f, map_tensors(x, itemgetter(few)))
-        if done.parameters and not rows_are_separate(done.output, list(done.parameters.values())):
-            raise Entangled(
-                "model must treat examples independently in evaluation mode, but outputs have"
-                " derivatives in the inputs of other examples"
-            )
-    return Plan(covered, max(three_bytes - two_bytes, 1), three.output.shape[1:])
-
-
-def record(f: Functional, x: Any) -> Pass | None:
-    """A forward pass with all that the layers' rules need, or None if they do not cover it."""
-    done = _run(f, x)
-    differentiable_output(done.output, count_examples(x))
-    return done if _covers(done) else None
-
-
-def _weighed(f: Functional, x: Any, wrt: str) -> tuple[Pass, int]:
-    """A pass, and the bytes that autograd keeps for going back, with those of the parameters."""
-    kept: dict[int, int] = {}
-
-    def weigh(t: Tensor) -> Tensor:
-        place = t.untyped_storage().data_ptr()
-        kept[place] = max(kept.get(place, 0), t.numel() * t.element_size())
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(weigh, lambda t: t):
-        done = _run(f, x) if wrt == "theta" else _run_inputs(f, x)
-    return done, sum(kept.values())
+    n = count_examples(x) if shared else 0
+    tensors = SharedTensors(n, list(parameters.values()))
+    with ExitStack() as stack, torch.enable_grad():
+        for module, names in _owners(f).items():
+            rule = rule_for(module)
+            if rule is None:
+                continue
+            # First, since other hooks may change the output.
+            hook = module.register_forward_hook(partial(note, rule, names), prepend=True)
+            stack.callback(hook.remove)
+            if shared:  # then what the layer does is none of its business
+                stack.callback(module.register_forward_pre_hook(tensors.pause).remove)
+                stack.callback(module.register_forward_hook(tensors.go_on, prepend=True).remove)
+        if shared:
+            stack.enter_context(tensors)
+        return Pass(parameters, f.call(parameters, x), calls, tensors.uses)
 
 
 def _owners(f: Functional) -> dict[nn.Module, dict[str, str]]:
@@ -175,67 +130,64 @@ def _owners(f: Functional) -> dict[nn.Module, dict[str, str]]:
     return {module: own for module, own in owned.items() if own}
 
 
-def _run(f: Functional, x: Any) -> Pass:
-    if not f.size:
-        raise ValueError("model must have parameters to differentiate, got none")
-    parameters = {name: p.detach().requires_grad_() for name, p in f.parameters.items()}
-    calls: list[LayerCall] = []
-
-    def note(names: dict[str, str], module: Any, args: Any, z: Any) -> None:
-        a = args[0] if args else None
-        if isinstance(a, Tensor) and a.ndim and z.requires_grad:
-            lengths = len(a), len(z)
-            calls.append(LayerCall(module, names, a, a._version, get_gradient_edge(z), lengths))
-
-    with ExitStack() as stack, torch.enable_grad():
-        for module, names in _owners(f).items():
-            if known(module):  # and first, since other hooks may change the output
-                hook = module.register_forward_hook(partial(note, names), prepend=True)
-                stack.callback(hook.remove)
-        return Pass(parameters, f.call(parameters, x), calls)
-
-
-def _run_inputs(f: Functional, x: Any) -> Pass:
-    """A pass with the floating-point inputs as parameters, or with none if they do not matter."""
-    leaves: dict[str, Tensor] = {}
-
-    def leaf(t: Tensor) -> Tensor:
-        if t.is_floating_point():
-            t = leaves[str(len(leaves))] = t.detach().clone().requires_grad_()
-        return t
-
-    with torch.enable_grad():
-        output = f(f.theta, map_tensors(x, leaf))
-    return Pass(leaves if output.requires_grad else {}, output, [])
+def covered(done: Pass) -> Pass | None:
+    """The pass with calls that the layers' rules tell the whole story of, or None."""
+    n = len(done.output)
+    leaves = {_key(p): name for name, p in done.parameters.items()}
+    roots = {_key(q) for use in done.uses for q in use.tensors.values()} - leaves.keys()
+    seen, uses = _walk(done.output, {*leaves, *roots})
+    keys = {name: key for key, name in leaves.items()}
+    calls = [call for call in done.calls if call.z.node in seen]
+    extra = [use for use in done.uses if use.z.node in seen]
+    recorded = Counter(keys[name] for call in calls for name in call.names.values())
+    recorded += Counter(_key(q) for use in extra for q in use.tensors.values())
+    places = {call.z.node for call in calls}
+    calls += [_as_call(use, done, leaves, places) for use in extra]
+    if uses != recorded or not all(
+        call.lengths == (n, n) and call.a._version == call.version for call in calls
+    ):
+        return None
+    movers = any(node.name().startswith(_MOVERS) for node in seen)
+    if movers and not rows_are_separate(done.output, [call.z for call in calls]):
+        return None
+    return done._replace(calls=calls, uses=[])
 
 
-def _edges(done: Pass) -> list[GradientEdge]:
-    return [call.z for call in done.calls]
+def _key(t: Tensor) -> Key:
+    edge = get_gradient_edge(t)
+    return edge.node, edge.output_nr
 
 
-def _covers(done: Pass) -> bool:
-    """Whether all uses of the parameters are recorded calls with the examples along the first axis.
-
-    And with inputs that nothing has changed in place since, and rows that stay where they are.
-    """
-    leaves = {get_gradient_edge(p).node: name for name, p in done.parameters.items()}
-    uses: Counter[str] = Counter()
-    start = get_gradient_edge(done.output).node
-    seen: set[Node] = {start}
-    ahead = [start]
+def _walk(start: Tensor, stops: Iterable[Key]) -> tuple[set[Node], Counter[Key]]:
+    """The nodes of the graph behind a tensor, and how often it meets the `stops`."""
+    first = get_gradient_edge(start).node
+    seen, met, ahead = {first}, Counter[Key](), [first]
     while ahead:
-        for node, _ in ahead.pop().next_functions:
-            if node in leaves:
-                uses[leaves[node]] += 1
+        for edge in ahead.pop().next_functions:
+            node = edge[0]
+            if edge in stops:
+                met[edge] += 1
             elif node is not None and node not in seen:
                 seen.add(node)
                 ahead.append(node)
-    live = [call for call in done.calls if call.z.node in seen]
-    recorded = Counter(name for call in live for name in call.names.values())
-    n = len(done.output)
-    if uses != recorded or not all(
-        call.lengths == (n, n) and call.a._version == call.version for call in live
-    ):
-        return False
-    movers = any(node.name().startswith(_MOVERS) for node in seen)
-    return not movers or rows_are_separate(done.output, _edges(done))
+    return seen, met
+
+
+def _as_call(use: Use, done: Pass, leaves: dict[Key, str], places: set[Node]) -> LayerCall:
+    """The use of a shared tensor as the call of a layer, whose length is 0 if it is none."""
+    n = len(use.a)
+    if all(_key(q) in leaves for q in use.tensors.values()):
+        names = {own: leaves[_key(q)] for own, q in use.tensors.items()}
+        return LayerCall(use.rule, None, names, use.a, use.version, use.z, (n, n))
+    for call in done.calls:  # positions, which are looked up once for all examples
+        if [call.z[:2]] == [_key(q) for q in use.tensors.values()] and call.rule is EMBEDDING:
+            a = call.a[None].expand(n, *call.a.shape)
+            return call._replace(a=a, version=a._version, z=use.z, lengths=(n, n))
+    found: set[str] = set()
+    for q in use.tensors.values():
+        seen, met = _walk(q, leaves) if _key(q) not in leaves else (set[Node](), [_key(q)])
+        n = 0 if seen & places else n
+        found |= {leaves[key] for key in met}
+    layer = Computed(use.rule, use.tensors, {name: done.parameters[name] for name in found})
+    names = {name: name for name in sorted(found)}
+    return LayerCall(THROUGH, layer, names, use.a, use.version, use.z, (n, n))

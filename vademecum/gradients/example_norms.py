@@ -6,26 +6,32 @@ $$\|g_i\|^2 = \sum_l \|\nabla_{W_l} \ell_i\|^2, \qquad
 \Big\|\sum_t b_t a_t^T\Big\|^2 = \sum_{t, u} \langle a_t, a_u \rangle \langle b_t, b_u \rangle.$$
 
 So a linear layer needs the norms of what went in and came back alone, and a convolution or a layer
-over time their Gram matrices, which are taken where they are smaller than the gradient. The
-gradient of a parameter that is used more than once is a sum and must be formed, and so must all for
-models that the layers' rules do not cover; even then only those of a few examples at a time.
+over time their Gram matrices, which are taken where they are smaller than the gradient; also for
+weights that are used more than once, whose gradient is a sum (an embedding and the head that shares
+its matrix). Other gradients are formed, and so are all for models that the layers' rules do not
+cover; even then only those of a few examples at a time.
+
+Squares are added in single precision at least, and so are the norms of models in half precision,
+whose range a norm may well leave.
 
 The norms agree with those of `per_example_gradients` up to rounding. A Gram matrix rounds squares:
 where the terms of $\sum_t$ cancel, a norm may be off by the root of the machine precision, times
 what it would be if they did not.
 """
 
-from collections import Counter
+from functools import reduce
+from math import prod
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from vademecum.gradients._example_passes import fill, mapped, passes, summed
-from vademecum.gradients._layer_rules import squared_norm
-from vademecum.gradients._recorded_pass import Pass
+from vademecum.arrays import portions
+from vademecum.gradients._example_passes import mapped, passes, summed
+from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
+from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional, functional
 from vademecum.models import Loss, count_examples, loss_for, map_tensors
 
@@ -62,6 +68,10 @@ def gradient_norms(
         output: Which entry of the outputs counts, where the model gives several: its name, or its
             place in a tuple. Of an object with `.logits` these count by default.
 
+    Returns:
+        The norms in the dtype of `functional(model).theta`, or in single precision for models in
+        half precision.
+
     Raises:
         ValueError: If there are no examples or no parameters, or nothing differentiable, or the
             examples influence each other.
@@ -77,7 +87,7 @@ def gradient_norms(
         tensor([5., 0.])
     """
     f, loss = functional(model, frozen=frozen, output=output), loss_for(y, loss)
-    squares = torch.empty(count_examples(x, y), dtype=f.dtype, device=f.device)
+    squares = torch.empty(count_examples(x, y), dtype=_wide(f.dtype), device=f.device)
     for here, done, b in passes(f, loss, x, y, memory, progress=progress):
         if done is None:
             portion = map_tensors(x, itemgetter(here))
@@ -87,33 +97,55 @@ def gradient_norms(
     return squares.clamp(min=0).sqrt()  # a Gram matrix may round to below zero
 
 
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
 def _sum_of_squares(gradients: dict[str, Tensor]) -> Tensor:
-    return torch.stack([g.square().sum() for g in gradients.values()]).sum()
+    wide = reduce(torch.promote_types, (g.dtype for g in gradients.values()), torch.float32)
+    return torch.stack([g.to(wide).square().sum() for g in gradients.values()]).sum()
 
 
-def _by_layers(f: Functional, done: Pass, b: list[Tensor | None]) -> Tensor:
-    used = [(call, each) for call, each in zip(done.calls, b, strict=True) if each is not None]
-    uses = Counter(name for call, _ in used for name in call.names.values())
-    total = torch.zeros(len(done.output), dtype=f.dtype, device=f.device)
-    for call, each in used:
-        once = {own: f.parameters[name] for own, name in call.names.items() if uses[name] == 1}
-        total += squared_norm(call.module, call.a.detach(), each, once)
-    shapes = {name: f.shapes[name] for name, count in uses.items() if count > 1}
-    return total + _of_sums(done, b, shapes, total) if shapes else total
+def _by_layers(f: Functional, done: Pass, found: list[Tensor | None]) -> Tensor:
+    wide = _wide(f.dtype)
+    uses: dict[str, list[_Use]] = {}
+    for call, b in zip(done.calls, found, strict=True):
+        for own, name in call.names.items():
+            if b is not None:
+                a = call.a.detach()
+                a = a.to(wide) if a.is_floating_point() else a
+                uses.setdefault(name, []).append(_Use(call, own, a, b.to(wide)))
+    total = torch.zeros(len(done.output), dtype=wide, device=f.device)
+    for name, each in uses.items():
+        shape = f.shapes[name]
+        times = sum(prod(use.b.shape[use.call.rule.times]) for use in each)
+        factors = all(use.own == "weight" and use.call.rule.factors for use in each)
+        if factors and gram_is_smaller(times, shape.numel()):
+            total += squared_norm([use.factors() for use in each])
+        else:
+            total += _formed(each, shape, total)
+    return total
 
 
-def _of_sums(
-    done: Pass, b: list[Tensor | None], shapes: dict[str, torch.Size], like: Tensor
-) -> Tensor:
-    """The squared norms for parameters that are used more than once, a few examples at a time."""
-    squares = torch.zeros_like(like)
-    step = max(1, _PORTION // (like.itemsize * sum(shape.numel() for shape in shapes.values())))
-    for start in range(0, len(like), step):
-        here = slice(start, start + step)
-        few = done._replace(calls=[call._replace(a=call.a[here]) for call in done.calls])
-        gradients = {
-            name: like.new_empty(len(like[here]), 1, *shape) for name, shape in shapes.items()
-        }
-        fill(few, [None if each is None else each[:, here] for each in b], gradients)
-        squares[here] = sum(g.flatten(1).square().sum(1) for g in gradients.values())
+class _Use(NamedTuple):
+    """One use of a parameter, with what went in and came back in enough precision for squares."""
+
+    call: LayerCall
+    own: str
+    a: Tensor
+    b: Tensor
+
+    def factors(self) -> Any:
+        assert self.call.rule.factors
+        return self.call.rule.factors(self.call.layer, self.a, self.b)
+
+
+def _formed(uses: list[_Use], shape: torch.Size, like: Tensor) -> Tensor:
+    """The squared norms for a parameter whose gradient is formed, of a few examples at a time."""
+    squares = torch.empty_like(like)
+    for here in portions(len(like), each=like.itemsize * shape.numel(), memory=_PORTION):
+        out = like.new_empty(here.stop - here.start, 1, *shape)
+        for i, (call, own, a, b) in enumerate(uses):
+            call.rule.gradient(call.layer, a[here], b[:, here], {own: out}, add=i > 0)
+        squares[here] = out.flatten(1).square().sum(1)
     return squares

@@ -6,7 +6,11 @@ from vademecum.models.failures import (
     out_of_memory,
     warn_of_slow_path,
 )
-from vademecum.models.independence import insist_on_same_outputs, rows_are_separate
+from vademecum.models.independence import (
+    insist_on_same_outputs,
+    largest_move,
+    rows_are_separate,
+)
 from vademecum.models.inputs import (
     Entangled,
     call_arguments,
@@ -36,7 +40,7 @@ __all__ = [
     "Loss", "call_arguments", "chosen_output", "count_examples", "described",
     "differentiable_output", "loss_for", "map_tensors", "named_tensors", "refuse_nan",
     # independence of examples
-    "Entangled", "insist_on_same_outputs", "rows_are_separate",
+    "Entangled", "insist_on_same_outputs", "largest_move", "rows_are_separate",
     # graphs
     "Trace", "called",
     # failures

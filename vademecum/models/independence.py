@@ -3,7 +3,7 @@ r"""Whether a network treats the examples of a batch independently of each other
 The gradient of a sum over examples can be taken apart only if no example influences the output of
 another. Two signs of it, each up to rounding:
 
-- an example has the same output in any company and at any place;
+- an example has the same output in any company and at any place, and so has what leads to it;
 - if the output of example $i$ is weighted by $r_i$, what comes back to row $i$ of anything on the
   way grows by $r_i$.
 """
@@ -16,7 +16,7 @@ from torch.autograd.graph import GradientEdge
 
 from vademecum.models.inputs import Entangled
 
-__all__ = ["insist_on_same_outputs", "rows_are_separate"]
+__all__ = ["insist_on_same_outputs", "largest_move", "rows_are_separate"]
 
 
 def insist_on_same_outputs(one: Tensor, other: Tensor, dtypes: Iterable[torch.dtype]) -> None:
@@ -27,15 +27,58 @@ def insist_on_same_outputs(one: Tensor, other: Tensor, dtypes: Iterable[torch.dt
         other: Those of the same examples among others.
         dtypes: The dtypes that the model computes in, of which the coarsest decides.
     """
-    one, other, gap = one.detach(), other.detach(), float("inf")
-    if one.shape == other.shape:
-        gap = float((one - other).abs().max())
-    rounding = max(torch.finfo(dtype).eps for dtype in {torch.float32, one.dtype, *dtypes})
-    if gap > rounding**0.5 * (1 + float(one.abs().max())):
+    gap = largest_move([(one, other)], dtypes)
+    if gap:
         raise Entangled(
             "model must treat examples independently in evaluation mode, but other examples, or"
-            f" another order, moved an output by {gap:.3g}"
+            f" another order, or chance moved an output by {gap:.3g}"
         )
+
+
+def largest_move(pairs: Sequence[tuple[Tensor, Tensor]], dtypes: Iterable[torch.dtype]) -> float:
+    """The largest difference between tensors that should be alike; zero up to rounding.
+
+    Args:
+        pairs: What was computed for some examples, and for the same examples among others.
+        dtypes: The dtypes that the model computes in, of which the coarsest decides.
+    """
+    pairs = [(one.detach(), other.detach()) for one, other in pairs if one.numel()]
+    exact = [pair for pair in pairs if not pair[0].is_floating_point()]
+    pairs = [pair for pair in pairs if pair[0].is_floating_point()]
+    if not all(one.shape == other.shape for one, other in pairs) or not all(
+        torch.equal(*pair) for pair in exact
+    ):
+        return float("inf")
+    if not pairs:
+        return 0.0
+    kinds = {torch.float32, *dtypes, *(t.dtype for pair in pairs for t in pair)}
+    root = max(_rounding(kind, pairs[0][0].device) for kind in kinds) ** 0.5
+    gap = 0.0
+    for count in (_plainly, _carefully):
+        gaps, sizes = torch.stack([count(*pair) for pair in pairs]).T
+        # Entries that cancel leave the rounding errors of others that are large.
+        within = gaps <= root * (sizes + root**0.5 * sizes.max().clamp(min=1))
+        if bool(within.all()):
+            return 0.0
+        gap = float(gaps[~within].max())
+    return gap
+
+
+def _plainly(one: Tensor, other: Tensor) -> Tensor:
+    """The largest difference, and the largest entry."""
+    return torch.stack([(one - other).abs().max(), one.abs().max()]).double()
+
+
+def _carefully(one: Tensor, other: Tensor) -> Tensor:
+    """Likewise where masks make entries infinite, and softmax of nothing makes NaN."""
+    same = ~one.isfinite() & ((one == other) | (one.isnan() & other.isnan()))
+    return _plainly(one.masked_fill(same, 0), other.masked_fill(same, 0))
+
+
+def _rounding(kind: torch.dtype, device: torch.device) -> float:
+    """The rounding error; that of TF32 where a GPU may use it in the place of single precision."""
+    eps = torch.finfo(kind).eps
+    return max(eps, 2.0**-10) if device.type == "cuda" and kind == torch.float32 else eps
 
 
 def rows_are_separate(output: Tensor, variables: Sequence[Tensor] | Sequence[GradientEdge]) -> bool:

@@ -1,0 +1,184 @@
+r"""How a network treats examples: whether each has a row to itself, and what it takes.
+
+Whether the layers' rules tell the whole story (see `vademecum.gradients._recorded_pass`), with or
+without tensors that all examples share, is found out on two and on three of the examples. The
+gradient of a sum over examples can be taken apart only if they do not influence each other:
+
+- an example must have the same output in any company and at any place. Where it has not the same
+  inputs to the layers on the way, which a layer of zeros may hide from the output, the rules do not
+  hold, and each example goes by itself;
+- if example $i$ is weighted by $r_i$, what comes back to row $i$ of a layer must grow by $r_i$: a
+  model may sort the examples on the way. Where indexing could do so, each pass is examined.
+
+Some code depends on the batch only if it is large, or has a certain example in it. So in every
+portion of the examples, some rows of the full pass are compared with a pass of few examples.
+"""
+
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vademecum.gradients._recorded_pass import Pass, covered, run
+from vademecum.gradients.network_function import Functional
+from vademecum.models import (
+    Entangled,
+    count_examples,
+    differentiable_output,
+    insist_on_same_outputs,
+    largest_move,
+    map_tensors,
+    rows_are_separate,
+)
+
+__all__ = ["Plan", "record", "study"]
+
+_PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
+
+
+class Plan(NamedTuple):
+    """What is known of a network: whether rules cover it, bytes and outputs for one example."""
+
+    covered: bool
+    shared: bool  # with shared tensors
+    saved: int
+    shape: torch.Size
+    rows: list[int]  # examples that are known from a pass of few
+    few: Pass
+
+    def step(self, device: torch.device) -> int:
+        """How many examples to take at a time, for speed."""
+        return max(1 + self.shared, _PORTION.get(device.type, 2**32) // self.saved)
+
+    def bytes_each(self, rows: int, width: int, *, mapped: bool) -> int:
+        """About what one example takes for `rows` of derivatives, `width` bytes each.
+
+        What autograd keeps, once more for each backward pass, and the rows; twice as much where
+        `torch.func` does the work.
+        """
+        return ((rows + 3) * self.saved + 2 * rows * width) * (2 if mapped else 1)
+
+    def portion(self, rows: int, width: int, memory: int, *, mapped: bool) -> int:
+        """How many examples to take at a time to keep to `memory`, as far as an estimate goes."""
+        each = self.bytes_each(rows, width, mapped=mapped)
+        if memory < each:
+            raise ValueError(f"memory must be >= {each} bytes for one example, got {memory}")
+        return memory // each
+
+
+def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Plan:
+    """How a network treats examples, from passes with two and three of them.
+
+    Raises:
+        ValueError: If there is nothing to differentiate, or the examples influence each other.
+    """
+    n = count_examples(x)
+    few = [0, n // 2, n - 1]
+    two, three = (map_tensors(x, itemgetter(rows)) for rows in (few[:0:-1], few))
+    plan = _studied(f, two, three, few, wrt)
+    if not plan.covered and wrt == "theta":
+        other = _studied(f, two, three, few, wrt, shared=True)
+        insist_on_same_outputs(plan.few.output, other.few.output, _dtypes(f))
+        plan = other if other.covered else plan
+    if not plan.covered:
+        done = plan.few if wrt == "x" else _run_inputs(f, three)
+        if done.parameters and not rows_are_separate(done.output, list(done.parameters.values())):
+            raise Entangled(
+                "model must treat examples independently in evaluation mode, but outputs have"
+                " derivatives in the inputs of other examples"
+            )
+    return plan._replace(few=_without_graph(plan.few))
+
+
+def _studied(
+    f: Functional, two: Any, three: Any, rows: list[int], wrt: str, *, shared: bool = False
+) -> Plan:
+    one, one_bytes = _weighed(f, two, wrt, shared=shared)
+    other, other_bytes = _weighed(f, three, wrt, shared=shared)
+    outputs = differentiable_output(other.output, 3)[1:], differentiable_output(one.output, 2)
+    insist_on_same_outputs(outputs[0], outputs[1].flip(0), _dtypes(f))
+    saved = max(other_bytes - one_bytes, 1)
+    plan = Plan(False, shared, saved, other.output.shape[1:], rows, other)
+    if wrt == "x":
+        return plan
+    mine, its = covered(one), covered(other)
+    if mine is None or its is None or mine.signature() != its.signature():
+        return plan
+    sound = _same_inputs(f, mine, [1, 0], its, [1, 2])
+    sound = sound and rows_are_separate(its.output, [call.z for call in its.calls])
+    return plan._replace(covered=sound, few=its)
+
+
+def _without_graph(done: Pass) -> Pass:
+    calls = [call._replace(a=call.a.detach()) for call in done.calls]
+    return Pass({}, done.output.detach(), calls, [])
+
+
+def _dtypes(f: Functional) -> set[torch.dtype]:
+    return {p.dtype for p in f.parameters.values()}
+
+
+def _same_inputs(f: Functional, one: Pass, here: list[int], other: Pass, there: list[int]) -> bool:
+    """Whether the layers had the same inputs in some rows of two passes, as far as these compare.
+
+    They do not where a model goes another way, or leaves out padding that no example needs.
+    """
+    if one.signature() != other.signature():
+        return True
+    inputs = [(mine.a, its.a) for mine, its in zip(one.calls, other.calls, strict=True)]
+    pairs = [(a[here], b[there]) for a, b in inputs if a.shape[1:] == b.shape[1:]]
+    return not largest_move(pairs, _dtypes(f))
+
+
+def record(f: Functional, plan: Plan, x: Any, here: slice) -> Pass | None:
+    """A forward pass with all that the layers' rules need, or None if they do not cover it.
+
+    Raises:
+        ValueError: If examples have other outputs in it than in a pass of few.
+    """
+    n = here.stop - here.start
+    if not plan.covered or n <= plan.shared:
+        return None
+    done = covered(run(f, map_tensors(x, itemgetter(here)), shared=plan.shared))
+    rows, few = plan.rows, plan.few
+    if not any(here.start <= row < here.stop for row in rows):
+        rows = [here.start, here.stop - 1][: 1 + plan.shared]
+        few = covered(run(f, map_tensors(x, itemgetter(rows)), shared=plan.shared))
+    if done is None or few is None:
+        return None
+    if plan.shared and done.signature() != few.signature():  # some length is by chance that of n
+        return None
+    there = [i for i, row in enumerate(rows) if here.start <= row < here.stop]
+    those = [rows[i] - here.start for i in there]
+    output = differentiable_output(done.output, n)
+    insist_on_same_outputs(output[those], few.output[there], _dtypes(f))
+    return done if _same_inputs(f, done, those, few, there) else None
+
+
+def _weighed(f: Functional, x: Any, wrt: str, *, shared: bool) -> tuple[Pass, int]:
+    """A pass, and the bytes that autograd keeps for going back, with those of the parameters."""
+    kept: dict[int, int] = {}
+
+    def weigh(t: Tensor) -> Tensor:
+        place = t.untyped_storage().data_ptr()
+        kept[place] = max(kept.get(place, 0), t.numel() * t.element_size())
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(weigh, lambda t: t):
+        done = run(f, x, shared=shared) if wrt == "theta" else _run_inputs(f, x)
+    return done, sum(kept.values())
+
+
+def _run_inputs(f: Functional, x: Any) -> Pass:
+    """A pass with the floating-point inputs as parameters, or with none if they do not matter."""
+    leaves: dict[str, Tensor] = {}
+
+    def leaf(t: Tensor) -> Tensor:
+        if t.is_floating_point():
+            t = leaves[str(len(leaves))] = t.detach().clone().requires_grad_()
+        return t
+
+    with torch.enable_grad():
+        output = f(f.theta, map_tensors(x, leaf))
+    return Pass(leaves if output.requires_grad else {}, output, [], [])

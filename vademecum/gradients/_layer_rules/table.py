@@ -1,0 +1,62 @@
+"""The rules by type of layer, and whether a layer keeps to its rule."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from vademecum.gradients._layer_rules import convolutions, gram, normalisation, products
+
+__all__ = ["COPY", "EMBEDDING", "LINEAR", "TRANSPOSED", "Rule", "rule_for"]
+
+
+class Rule(NamedTuple):
+    """How the gradients of a layer come about.
+
+    `gradient(layer, a, b, out, add=...)` fills, or adds to, the tensors `(n, g, *shape)`;
+    `factors(layer, a, b)` are those whose products add up to the gradient in the weight, over as
+    many `times` as the axes of `b` say.
+    """
+
+    gradient: Callable[..., None]
+    factors: Callable[..., gram.Factors] | None = None
+    times: slice = slice(2, -1)
+
+
+LINEAR = Rule(products.linear, gram.of_linear)
+TRANSPOSED = Rule(products.transposed, gram.of_transposed)
+EMBEDDING = Rule(products.embedding, gram.of_embedding)
+COPY = Rule(products.copy)
+_CONVOLUTION = Rule(convolutions.convolution, gram.of_convolution, slice(3, None))
+_RULES: dict[type, Rule] = {
+    nn.Linear: LINEAR,
+    nn.Embedding: EMBEDDING,
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _CONVOLUTION),
+    **dict.fromkeys(
+        (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), Rule(normalisation.batch_norm)
+    ),
+    nn.GroupNorm: Rule(normalisation.group_norm),
+    nn.LayerNorm: Rule(normalisation.layer_norm),
+    nn.RMSNorm: Rule(normalisation.rms_norm),
+}
+_FOREIGN = {("transformers.pytorch_utils", "Conv1D"): TRANSPOSED}  # where these are imported
+
+
+def rule_for(module: nn.Module) -> Rule | None:
+    """The rule for a layer, as it is set up, if there is one.
+
+    There is none for weights in disguise (pruned, or normalised by hooks), other parameters, or a
+    `forward` of its own.
+    """
+    rule = _RULES.get(type(module)) or _foreign(type(module))
+    if rule is _CONVOLUTION and getattr(module, "padding_mode", None) != "zeros":
+        return None
+    own = {name for name, _ in module.named_parameters(recurse=False)}
+    return rule if own <= {"weight", "bias"} and "forward" not in vars(module) else None
+
+
+def _foreign(kind: type[Any]) -> Rule | None:
+    rule = _FOREIGN.get((kind.__module__, kind.__name__))
+    home = sys.modules.get(kind.__module__)
+    return rule if rule and getattr(home, kind.__name__, None) is kind else None
