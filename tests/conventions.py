@@ -18,6 +18,8 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from vademecum.models import Output
+
 KEYWORD, VARIADIC = (
     inspect.Parameter.KEYWORD_ONLY,
     (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD),
@@ -29,12 +31,15 @@ TYPES: dict[str, tuple[tuple[Any, ...], Any]] = {
     "progress": ((bool,), False),
     "max_iter": ((int, int | None), ...),
     "tol": ((float, float | None), ...),
+    "output": ((Output,), None),
 }
 WORDINGS = {
     "generator": "Where random numbers come from; torch's global generator by default.",
     "memory": "Bytes to use at most beyond inputs and result; None chooses what is fastest.",
     "max_iter": "The most iterations; reaching it gives a `ConvergenceWarning`.",
     "progress": "Whether to show a progress bar on standard error.",
+    "output": "What counts of what the model gives: a key, index, attribute or function of it; by"
+    " default its `.logits` if it has such, else all of it.",
 }
 FORBIDDEN = {
     **dict.fromkeys(("seed", "rng", "random_state"), "generator"),
@@ -98,7 +103,7 @@ def methods(name: str, thing: type) -> Iterator[Call]:
 
 
 def recurring_arguments(room: str) -> Iterator[tuple[str, str]]:
-    """`generator`, `memory`, `progress`, `max_iter`, `tol` have one type and are keyword-only."""
+    """`generator`, `memory`, `output` and the like have one type and are keyword-only."""
     for call in calls(room):
         for p in call.parameters:
             if p.name not in TYPES or call.estimator:

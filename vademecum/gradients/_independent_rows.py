@@ -29,6 +29,7 @@ from vademecum.models import (
     insist_on_same_outputs,
     largest_move,
     map_tensors,
+    refuse_batch_statistics,
     rows_are_separate,
 )
 
@@ -74,6 +75,7 @@ def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Pla
         ValueError: If there is nothing to differentiate, or the examples influence each other.
     """
     n = count_examples(x)
+    refuse_batch_statistics(f.model)
     few = [0, n // 2, n - 1]
     two, three = (map_tensors(x, itemgetter(rows)) for rows in (few[:0:-1], few))
     plan = _studied(f, two, three, few, wrt)

@@ -12,7 +12,7 @@ The bytes for one example are an estimate, from those that autograd keeps (`Plan
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -22,7 +22,14 @@ from vademecum.arrays import empty
 from vademecum.gradients._example_passes import fill, mapped, places
 from vademecum.gradients._independent_rows import Plan, record, study
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Entangled, count_examples, map_tensors, out_of_memory
+from vademecum.models import (
+    Entangled,
+    count_examples,
+    map_tensors,
+    out_of_memory,
+    replaced,
+    variable,
+)
 from vademecum.progress import ticking
 
 __all__ = ["Blocks"]
@@ -37,13 +44,13 @@ class Blocks:
         ValueError: If examples influence each other, or one is too large for `memory`.
     """
 
-    def __init__(self, f: Functional, x: Any, wrt: Literal["theta", "x"], memory: int | None):
+    def __init__(self, f: Functional, x: Any, wrt: str, memory: int | None):
         self.f, self.x, self.wrt = f, x, wrt
         self.plan = _studied(f, x, wrt)
         n, k = count_examples(x), self.plan.shape.numel()
-        d = f.size if wrt == "theta" else x.numel() // n
-        self.shape = (n, k, d)
-        self.dtype, self.device = (f.dtype, f.device) if wrt == "theta" else (x.dtype, x.device)
+        at = f.theta if wrt == "theta" else variable(x, wrt)
+        d = at.numel() if wrt == "theta" else at.numel() // n
+        self.shape, self.dtype, self.device = (n, k, d), at.dtype, at.device
         width, mapped = d * self.dtype.itemsize, wrt == "theta" and not self.plan.covered
         if memory is None:
             one = self.plan.bytes_each(k, width, mapped=mapped)
@@ -74,7 +81,7 @@ class Blocks:
     def fill(self, here: slice, into: Float[Tensor, " portion k d"]) -> None:
         """Write the blocks of some examples."""
         x = map_tensors(self.x, itemgetter(here))
-        if self.wrt == "x":
+        if self.wrt != "theta":
             self._fill_inputs(x, into)
             return
         done = record(self.f, self.plan, self.x, here)
@@ -88,20 +95,20 @@ class Blocks:
         each = each.expand(k, len(into), k).reshape(k, *done.output.shape)
         fill(done, done.backward(each), places(self.f, into))
 
-    def _fill_inputs(self, x: Tensor, into: Tensor) -> None:
+    def _fill_inputs(self, x: Any, into: Tensor) -> None:
         with torch.enable_grad():
-            x = x.detach().clone().requires_grad_()
-            output = self.f(self.f.theta, x).reshape(len(x), -1).sum(0)
+            v = variable(x, self.wrt).detach().clone().requires_grad_()
+            output = self.f(self.f.theta, replaced(x, self.wrt, v)).reshape(len(v), -1).sum(0)
         for i, total in enumerate(output):
-            (found,) = torch.autograd.grad(total, x, retain_graph=True)
-            into[:, i] = found.reshape(len(x), -1)
+            (found,) = torch.autograd.grad(total, v, retain_graph=True)
+            into[:, i] = found.reshape(len(v), -1)
 
 
-def _studied(f: Functional, x: Any, wrt: Literal["theta", "x"]) -> Plan:
+def _studied(f: Functional, x: Any, wrt: str) -> Plan:
     """What `study` finds; the model has given its outputs for all examples together before."""
     try:
-        return study(f, x, wrt=wrt)
-    except RuntimeError as error:
+        return study(f, x, wrt="theta" if wrt == "theta" else "x")
+    except (RuntimeError, IndexError) as error:
         if out_of_memory(error):
             raise
         reason = str(error).partition("\n")[0]

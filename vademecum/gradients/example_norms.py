@@ -33,7 +33,7 @@ from vademecum.gradients._example_passes import mapped, passes, summed
 from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
 from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional, functional
-from vademecum.models import Loss, count_examples, loss_for, map_tensors
+from vademecum.models import Loss, Output, count_examples, loss_for, map_tensors
 
 __all__ = ["gradient_norms"]
 
@@ -49,7 +49,7 @@ def gradient_norms(
     memory: int | None = None,
     progress: bool = False,
     frozen: bool = True,
-    output: str | int | None = None,
+    output: Output = None,
 ) -> Float[Tensor, " n"]:
     r"""The norm $\|\nabla_\theta \ell(f(\theta, x_i), y_i)\|_2$ of each example's gradient.
 
@@ -57,7 +57,8 @@ def gradient_norms(
 
     Args:
         model: Any module whose examples do not influence each other in evaluation mode.
-        x: The inputs, a tensor, tuple or dict, with the examples along the first axis.
+        x: The inputs, a tensor or any structure of tensors (see `functional`), with the examples
+            along the first axis.
         y: The targets, likewise.
         loss: A function of outputs and targets with one number for a batch of one example, whose
             reduction does not matter; by default the cross-entropy for integer targets and the mean
@@ -65,8 +66,8 @@ def gradient_norms(
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
         progress: Whether to show a progress bar on standard error.
         frozen: Whether parameters that require no gradient count, too.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
         The norms in the dtype of `functional(model).theta`, or in single precision for models in

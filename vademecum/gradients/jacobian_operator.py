@@ -21,19 +21,26 @@ bytes that autograd keeps for one example. The claims are `jacobian`, `jacobian_
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vademecum.arguments import choice, floats, whole
+from vademecum.arguments import floats, whole
 from vademecum.arrays import empty
 from vademecum.foundations.operators import LinearOperator
 from vademecum.gradients._constant_inputs import constant_inputs
 from vademecum.gradients._jacobian_blocks import Blocks
 from vademecum.gradients.network_function import functional
-from vademecum.models import Entangled, differentiable_output, refuse_nan
+from vademecum.models import (
+    Entangled,
+    Output,
+    differentiable_output,
+    refuse_nan,
+    replaced,
+    variable,
+)
 from vademecum.progress import ticking
 
 __all__ = ["Jacobian", "jacobian", "pull"]
@@ -44,6 +51,7 @@ class Jacobian(LinearOperator):
 
     Attributes:
         output: What the network gives, whose entries in their order are the rows.
+        variable: The parameters or inputs, whose entries in their order are the columns.
 
     Example:
         >>> J = Jacobian(nn.ReLU(), torch.tensor([[1.0, 2.0], [3.0, -4.0]]), wrt="x")
@@ -59,21 +67,20 @@ class Jacobian(LinearOperator):
         model: nn.Module,
         x: Any,
         *,
-        wrt: Literal["theta", "x"] = "theta",
+        wrt: str = "theta",
         memory: int | None = None,
         progress: bool = False,
         frozen: bool = True,
-        output: str | int | None = None,
+        output: Output = None,
     ):
-        choice("wrt", wrt, ("theta", "x"))
         self._memory = None if memory is None else whole("memory", memory, low=1)
         self._f, self._x = functional(model, frozen=frozen, output=output), x
-        self._progress = progress
-        self._wrt: Literal["theta", "x"] = wrt
+        self._progress, self._wrt = progress, wrt
         if wrt == "theta" and not self._f.size:
             raise ValueError("model must have parameters to differentiate, got none")
-        at = self._f.theta if wrt == "theta" else floats("x", x)
         refuse_nan(x)
+        at = self._f.theta if wrt == "theta" else variable(x, wrt)
+        self.variable = floats("x" if at is x else f"x[{wrt!r}]", at)
         with torch.no_grad():
             self.output = differentiable_output(self._f(self._f.theta, x), graph=False)
         shape = (self.output.numel(), at.numel())
@@ -82,10 +89,11 @@ class Jacobian(LinearOperator):
     @cached_property
     def _graph(self) -> tuple[Tensor, Tensor]:
         """The variable, and the output as a function of it."""
-        at = self._f.theta if self._wrt == "theta" else self._x
+        theta, x = self._f.theta, self._x
         with torch.enable_grad(), constant_inputs():
-            v = at.detach().clone().requires_grad_()
-            output = self._f(v, self._x) if self._wrt == "theta" else self._f(self._f.theta, v)
+            v = self.variable.detach().clone().requires_grad_()
+            theta, x = (v, x) if self._wrt == "theta" else (theta, replaced(x, self._wrt, v))
+            output = self._f(theta, x)
         return v, differentiable_output(output)
 
     @cached_property
@@ -161,11 +169,11 @@ def jacobian(
     model: nn.Module,
     x: Any,
     *,
-    wrt: Literal["theta", "x"] = "theta",
+    wrt: str = "theta",
     memory: int | None = None,
     progress: bool = False,
     frozen: bool = True,
-    output: str | int | None = None,
+    output: Output = None,
 ) -> Jacobian:
     r"""The Jacobian of a network in its parameters or inputs, in numerator layout, as an operator.
 
@@ -173,15 +181,16 @@ def jacobian(
 
     Args:
         model: Any module that gives one tensor of floating-point numbers.
-        x: Its inputs; a tensor, tuple or dict.
-        wrt: In what to differentiate: all parameters as one vector, in the order of
-            `functional(model).theta`, or the inputs, which must then be a tensor.
+        x: Its inputs; a tensor, or any structure of tensors (see `functional`).
+        wrt: In what to differentiate: "theta", all parameters as one vector in the order of
+            `functional(model).theta`; "x", the input, if it is one tensor; or the name of one input
+            where `x` is a mapping, such as "inputs_embeds".
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
             Kept by `dense`, `blocks` and `chunks`, as far as an estimate goes.
         progress: Whether to show a progress bar on standard error.
         frozen: Whether parameters that require no gradient count, too.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
         A `Jacobian`: the operator $J \in \mathbb{R}^{m \times d}$, $m$ outputs by $d$ variables.

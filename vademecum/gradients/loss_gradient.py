@@ -14,7 +14,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vademecum.gradients.network_function import Functional, functional
-from vademecum.models import Loss, described, differentiable_output, loss_for, refuse_nan
+from vademecum.models import (
+    Loss,
+    Output,
+    described,
+    differentiable_output,
+    loss_for,
+    refuse_nan,
+)
 
 __all__ = ["gradient", "loss_at"]
 
@@ -26,7 +33,7 @@ def gradient(
     *,
     loss: Loss | None = None,
     frozen: bool = True,
-    output: str | int | None = None,
+    output: Output = None,
 ) -> Float[Tensor, " P"]:
     r"""The gradient $\nabla_\theta \ell(f(\theta, x), y)$ of the loss as one flat vector.
 
@@ -34,13 +41,13 @@ def gradient(
 
     Args:
         model: Any module.
-        x: The inputs; a tensor, tuple or dict.
+        x: The inputs; a tensor, or any structure of tensors (see `functional`).
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
         frozen: Whether parameters that require no gradient count, too.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
         The gradient in the order of `functional(model).theta`; its `unravel` splits it by
@@ -67,7 +74,10 @@ def loss_at(f: Functional, theta: Tensor, x: Any, y: Any, loss: Loss | None) -> 
     refuse_nan(x)
     if not f.size:
         raise ValueError("model must have parameters to differentiate, got none")
-    value = loss_for(y, loss)(differentiable_output(f(theta, x)), y)
+    z = f(theta, x)
+    if loss is None or isinstance(z, Tensor):  # else whatever it is, the loss may know it
+        differentiable_output(z)
+    value = loss_for(y, loss)(z, y)
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
         raise ValueError(f"loss must give one differentiable number, got {described(value)}")
     return value.sum()

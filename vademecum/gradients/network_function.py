@@ -7,8 +7,9 @@ $$\theta = (\operatorname{vec} W_1, \dots, \operatorname{vec} W_L) \in \mathbb{R
 
 with `ravel` and `unravel` for the two directions. The function is the network in evaluation mode:
 batch normalisation with its running statistics, dropout as the identity. It is pure: the inputs and
-the module's parameters, gradients, buffers, hooks and training flags are after a call what they
-were before, and any of torch's transforms (`torch.func.grad`, `vmap`, ...) may go through it.
+the module's parameters, gradients, buffers, hooks, flags and other attributes are after a call what
+they were before, and any of torch's transforms (`torch.func.grad`, `vmap`, ...) may go through it.
+What `torch.compile` made of a module is left aside.
 
 A parameter that several submodules share is one part of $\theta$. Where parameters differ in dtype
 $\theta$ has the dtype that holds them all, and each gets its own back. Nothing is approximated.
@@ -25,12 +26,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from vademecum.models import (
+    Output,
     call_arguments,
     chosen_output,
     evaluation,
-    insist_on_initialised,
     map_tensors,
     tensor_places,
+    unwrapped,
 )
 
 __all__ = ["Functional", "functional"]
@@ -52,8 +54,8 @@ class Functional:
         tensor([[[1., 2.]]])
     """
 
-    def __init__(self, model: nn.Module, *, frozen: bool = True, output: str | int | None = None):
-        insist_on_initialised(model)
+    def __init__(self, model: nn.Module, *, frozen: bool = True, output: Output = None):
+        model = unwrapped(model)
         _refuse_oddities(model)
         self.model, self._output = model, output
         self.parameters = {
@@ -122,27 +124,27 @@ class Functional:
         return {"dtype": self.dtype, "device": self.device}
 
 
-def functional(
-    model: nn.Module, *, frozen: bool = True, output: str | int | None = None
-) -> Functional:
+def functional(model: nn.Module, *, frozen: bool = True, output: Output = None) -> Functional:
     r"""A network as a pure function $f(\theta, x)$ of its parameters, as one vector, and inputs.
 
     Args:
         model: Any module. It is never changed.
         frozen: Whether parameters that require no gradient are a part of $\theta$, too; else they
             are constants.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
-        The function `f(theta, x)`, a `Functional`, where `x` is a tensor, a tuple of arguments or a
-        dict of keyword arguments. It carries `theta`, a copy of the model's parameters as one
-        vector, `size`, its length, `shapes`, those of the parameters by name, `ravel` (tensors by
-        name to a vector) and `unravel` (back), which take batches as well.
+        The function `f(theta, x)`, a `Functional`, where `x` is a mapping of keyword arguments, a
+        tuple of positional ones, or else the one argument: a tensor, a packed sequence, a list, a
+        dataclass, any object. It carries `theta`, a copy of the model's parameters as one vector,
+        `size`, its length, `shapes`, those of the parameters by name, `ravel` (tensors by name to a
+        vector) and `unravel` (back), which take batches as well.
 
     Raises:
-        ValueError: If the model is not initialised, or has complex parameters, or embeddings that
-            renormalise their weights in place or scale their gradients.
+        ValueError: If the model is not initialised, is scripted or quantised, or has complex
+            parameters, or embeddings that renormalise their weights in place or scale their
+            gradients.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 1), nn.Dropout())

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vademecum.arrays import empty
 from vademecum.gradients._example_passes import fill, mapped, passes, places, summed
 from vademecum.gradients.network_function import functional
-from vademecum.models import Loss, count_examples, loss_for, map_tensors
+from vademecum.models import Loss, Output, count_examples, loss_for, map_tensors
 
 __all__ = ["per_example_gradients"]
 
@@ -32,7 +32,7 @@ def per_example_gradients(
     memory: int | None = None,
     progress: bool = False,
     frozen: bool = True,
-    output: str | int | None = None,
+    output: Output = None,
 ) -> Float[Tensor, " n P"]:
     r"""The gradient $\nabla_\theta \ell(f(\theta, x_i), y_i)$ of each example's loss.
 
@@ -40,7 +40,8 @@ def per_example_gradients(
 
     Args:
         model: Any module whose examples do not influence each other in evaluation mode.
-        x: The inputs, a tensor, tuple or dict, with the examples along the first axis.
+        x: The inputs, a tensor or any structure of tensors (see `functional`), with the examples
+            along the first axis.
         y: The targets, likewise.
         loss: A function of outputs and targets with one number for a batch of one example, whose
             reduction does not matter; by default the cross-entropy for integer targets and the mean
@@ -48,8 +49,8 @@ def per_example_gradients(
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
         progress: Whether to show a progress bar on standard error.
         frozen: Whether parameters that require no gradient count, too.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
         The gradients in the order of `functional(model).theta`; its `unravel` splits them by

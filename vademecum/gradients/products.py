@@ -11,7 +11,7 @@ graph, so that a product costs the second backward pass alone. Exact up to round
 convention at kinks: the second derivative of a ReLU is zero.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,10 +21,11 @@ from torch.autograd.graph import disable_saved_tensors_hooks
 from vademecum.arguments import floats
 from vademecum.foundations.operators import LinearOperator
 from vademecum.gradients._constant_inputs import constant_inputs
+from vademecum.gradients._symmetry import insist_on_symmetry
 from vademecum.gradients.jacobian_operator import jacobian, pull
 from vademecum.gradients.loss_gradient import loss_at
 from vademecum.gradients.network_function import functional
-from vademecum.models import Loss
+from vademecum.models import Loss, Output
 
 __all__ = ["hessian", "hvp", "jvp", "vjp"]
 
@@ -36,9 +37,9 @@ def jvp(
     x: Any,
     v: Float[Tensor, " ..."],
     *,
-    wrt: Literal["theta", "x"] = "theta",
+    wrt: str = "theta",
     frozen: bool = True,
-    output: str | int | None = None,
+    output: Output = None,
 ) -> Float[Tensor, " ..."]:
     r"""The product $J v$: how the outputs move when the parameters, or inputs, move along $v$.
 
@@ -46,12 +47,12 @@ def jvp(
 
     Args:
         model: Any module; it is never changed.
-        x: Its inputs; a tensor, tuple or dict.
-        v: The direction, shaped like `functional(model).theta`, or like `x`.
-        wrt: Whether parameters or inputs move.
+        x: Its inputs; a tensor, or any structure of tensors (see `functional`).
+        v: The direction, shaped like `functional(model).theta`, or like the input.
+        wrt: What moves: "theta", "x", or the name of one input where `x` is a mapping.
         frozen: Whether parameters that require no gradient count, too.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
         The derivative, shaped like the output.
@@ -61,8 +62,7 @@ def jvp(
         tensor([[213.]])
     """
     J = jacobian(model, x, wrt=wrt, frozen=frozen, output=output)
-    shape = x.shape if wrt == "x" else torch.Size([J.shape[1]])
-    return (J @ _shaped("v", v, shape).flatten()).view_as(J.output)
+    return (J @ _shaped("v", v, J.variable.shape).flatten()).view_as(J.output)
 
 
 def vjp(
@@ -70,9 +70,9 @@ def vjp(
     x: Any,
     u: Float[Tensor, " ..."],
     *,
-    wrt: Literal["theta", "x"] = "theta",
+    wrt: str = "theta",
     frozen: bool = True,
-    output: str | int | None = None,
+    output: Output = None,
 ) -> Float[Tensor, " ..."]:
     r"""The product $J^T u$: the gradient of $\langle u, f \rangle$ in the parameters, or inputs.
 
@@ -80,15 +80,16 @@ def vjp(
 
     Args:
         model: Any module; it is never changed.
-        x: Its inputs; a tensor, tuple or dict.
+        x: Its inputs; a tensor, or any structure of tensors (see `functional`).
         u: The weights of the outputs, shaped like these.
-        wrt: Whether to differentiate in parameters or inputs.
+        wrt: In what to differentiate: "theta", "x", or the name of one input where `x` is a
+            mapping.
         frozen: Whether parameters that require no gradient count, too.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
-        The gradient, shaped like `functional(model).theta`, or like `x`.
+        The gradient, shaped like `functional(model).theta`, or like the input.
 
     Example:
         >>> vjp(nn.Linear(2, 1), torch.tensor([[10.0, 100.0]]), torch.tensor([[2.0]]))
@@ -96,8 +97,7 @@ def vjp(
     """
     J = jacobian(model, x, wrt=wrt, frozen=frozen, output=output)
     u = _shaped("u", u, J.output.shape).to(J.dtype)
-    gradient = J.T @ u.flatten()
-    return gradient.view_as(x) if wrt == "x" else gradient
+    return (J.T @ u.flatten()).view_as(J.variable)
 
 
 def hessian(
@@ -107,7 +107,7 @@ def hessian(
     *,
     loss: Loss | None = None,
     frozen: bool = True,
-    output: str | int | None = None,
+    output: Output = None,
 ) -> LinearOperator:
     r"""The Hessian of the loss in the parameters, as an operator that keeps its graph.
 
@@ -115,13 +115,13 @@ def hessian(
 
     Args:
         model: Any module.
-        x: The inputs; a tensor, tuple or dict.
+        x: The inputs; a tensor, or any structure of tensors (see `functional`).
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
         frozen: Whether parameters that require no gradient count, too.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
         The symmetric operator $H \in \mathbb{R}^{P \times P}$. The memory of the graph is free
@@ -129,7 +129,8 @@ def hessian(
 
     Raises:
         ValueError: If there are no parameters, or the loss is not one number, or nothing is
-            differentiable.
+            differentiable; at the first product with a model, if that is not symmetric, since an
+            operation has a wrong second derivative.
         RuntimeError: If the model recomputes activations (`torch.utils.checkpoint`).
 
     Example:
@@ -145,8 +146,13 @@ def hessian(
         value = loss_at(f, theta, x, y, loss)
         (gradient,) = torch.autograd.grad(value, theta, create_graph=True)
 
-    def product(v: Tensor) -> Tensor:
+    def plain(v: Tensor) -> Tensor:
         return pull(theta, gradient, v)
+
+    def product(v: Tensor) -> Tensor:
+        found = plain(v)
+        insist_on_symmetry(f, plain, v, found)
+        return found
 
     return LinearOperator((f.size, f.size), product, product, dtype=f.dtype, device=f.device)
 
@@ -159,7 +165,7 @@ def hvp(
     *,
     loss: Loss | None = None,
     frozen: bool = True,
-    output: str | int | None = None,
+    output: Output = None,
 ) -> Float[Tensor, " P *columns"]:
     r"""The product $H v$ of the loss's Hessian with a vector, or with the columns of a block.
 
@@ -167,14 +173,14 @@ def hvp(
 
     Args:
         model: Any module; it is never changed.
-        x: The inputs; a tensor, tuple or dict.
+        x: The inputs; a tensor, or any structure of tensors (see `functional`).
         y: The targets.
         v: A vector shaped like `functional(model).theta`, or a block of such columns.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
         frozen: Whether parameters that require no gradient count, too.
-        output: Which entry of the outputs counts, where the model gives several: its name, or its
-            place in a tuple. Of an object with `.logits` these count by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     References:
         Pearlmutter, Fast exact multiplication by the Hessian, Neural Computation, 1994.

@@ -18,16 +18,18 @@ from vademecum.models.inputs import (
     map_tensors,
     named_tensors,
     refuse_nan,
+    replaced,
+    variable,
 )
 from vademecum.models.losses import Loss, described, loss_for
-from vademecum.models.modes import evaluation
+from vademecum.models.modes import evaluation, refuse_batch_statistics
 from vademecum.models.multilayer import mlp
-from vademecum.models.outputs import chosen_output, differentiable_output
+from vademecum.models.outputs import Output, chosen_output, differentiable_output
 from vademecum.models.tensors import (
     ModelState,
-    insist_on_initialised,
     insist_on_place,
     tensor_places,
+    unwrapped,
 )
 from vademecum.models.tracing import Trace, called
 
@@ -35,12 +37,14 @@ __all__ = [
     # a model to begin with
     "mlp",
     # modes and tensors
-    "ModelState", "evaluation", "insist_on_initialised", "insist_on_place", "tensor_places",
+    "ModelState", "evaluation", "insist_on_place", "tensor_places", "unwrapped",
     # inputs, outputs, losses
-    "Loss", "call_arguments", "chosen_output", "count_examples", "described",
-    "differentiable_output", "loss_for", "map_tensors", "named_tensors", "refuse_nan",
+    "Loss", "Output", "call_arguments", "chosen_output", "count_examples", "described",
+    "differentiable_output", "loss_for", "map_tensors", "named_tensors", "refuse_nan", "replaced",
+    "variable",
     # independence of examples
-    "Entangled", "insist_on_same_outputs", "largest_move", "rows_are_separate",
+    "Entangled", "insist_on_same_outputs", "largest_move", "refuse_batch_statistics",
+    "rows_are_separate",
     # graphs
     "Trace", "called",
     # failures

@@ -1,35 +1,126 @@
-"""Evaluation mode for a while: batch normalisation by its statistics, dropout as the identity."""
+r"""Evaluation mode for a while: batch normalisation by its statistics, dropout as the identity.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+The code of a model may keep what it likes in attributes: a longest length so far, the weight that
+it has just computed. Afterwards all attributes of all modules are what they were, tensors among
+them have the values that they had, and lists, dicts and sets hold what they held.
+
+Meanwhile torch computes by its plain operations where its fast ones lack a derivative or have a
+wrong one: attention (whose fast path also gives zeros where a mask hides a token), cuDNN's
+recurrent layers, compiled code, and weight normalisation $w = g v / \|v\|$.
+"""
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from operator import is_
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.weight_norm import WeightNorm
+from torch.overrides import TorchFunctionMode
 
-__all__ = ["evaluation"]
+from vademecum.models.inputs import Entangled
+
+__all__ = ["evaluation", "refuse_batch_statistics", "untouched"]
+
+_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_CONTAINERS = {list, dict, set, OrderedDict, defaultdict, deque}
+_INTERNAL = vars(nn.Module()).keys() - {
+    "_buffers", "_modules", "_non_persistent_buffers_set", "_parameters",
+}  # fmt: skip
 
 
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
     """Evaluation mode for a while, with kernels that can be differentiated twice."""
-    training = [module for module in model.modules() if module.training]
-    embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
-    sparse = [module for module in embeddings if module.sparse]
-    # cuDNN's recurrent layers have no backward pass in evaluation mode, and no second one ever.
-    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
-    enabled = torch.backends.cudnn.enabled
-    try:
-        torch.backends.cudnn.enabled = enabled and not recurrent
-        for module in training:
-            module.training = False
-        for module in sparse:  # sparse gradients have no place in a vector
-            module.sparse = False
-        with sdpa_kernel(SDPBackend.MATH):
+    modules = list(model.modules())
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with untouched(modules), sdpa_kernel(SDPBackend.MATH), ExitStack() as stack:
+        for context in _plain_kernels(modules):
+            stack.enter_context(context)
+        for module in modules:
+            if module.training:
+                module.training = False
+            if isinstance(module, _EMBEDDINGS) and module.sparse:
+                module.sparse = False  # sparse gradients have no place in a vector
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
             yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def untouched(modules: list[nn.Module]) -> Iterator[None]:
+    """Give modules their attributes back afterwards."""
+    before = [(vars(module), vars(module).copy()) for module in modules]
+    held, copies = [], {}
+    for own, _ in before:
+        for key, value in own.items():
+            if key in _INTERNAL:
+                continue
+            if type(value) in _CONTAINERS:
+                held.append((value, value.copy()))
+            elif type(value) is Tensor:  # which code may write into
+                own[key] = copies.setdefault(id(value), value.clone())
+    try:
+        yield
     finally:
-        torch.backends.cudnn.enabled = enabled
-        for module in training:
-            module.training = True
-        for module in sparse:
-            module.sparse = True
+        for now, then in (*before, *held):
+            _restore(now, then)
+
+
+def _restore(now: Any, then: Any) -> None:
+    """Give a list, dict or set its former entries, if it has others: the same ones, not equals."""
+    if isinstance(now, set):
+        alike = now == then
+    else:
+        alike = len(now) == len(then) and all(map(is_, now, then))
+    if alike and isinstance(now, dict):
+        alike = all(map(is_, now.values(), then.values()))
+    if not alike:
+        now.clear()
+        (now.update if isinstance(now, dict | set) else now.extend)(then)
+
+
+def _plain_kernels(modules: list[nn.Module]) -> Iterator[AbstractContextManager[Any]]:
+    """Contexts in which what these modules use is computed in the plain way."""
+    kinds = set(map(type, modules))
+    if torch.backends.cudnn.enabled and any(issubclass(kind, nn.RNNBase) for kind in kinds):
+        # It has no backward pass in evaluation mode, and no second one ever.
+        others = ("benchmark", "benchmark_limit", "deterministic", "allow_tf32", "fp32_precision")
+        keep: dict[str, Any] = dict.fromkeys(others)
+        yield torch.backends.cudnn.flags(enabled=False, **keep)
+    names = {kind.__name__ for kind in kinds}
+    if "OptimizedModule" in names or any(vars(m).get("_compiled_call_impl") for m in modules):
+        yield torch.compiler.set_stance("force_eager")
+    hooks = [
+        hook for m in modules if m._forward_pre_hooks for hook in m._forward_pre_hooks.values()
+    ]
+    if "_WeightNorm" in names or any(isinstance(hook, WeightNorm) for hook in hooks):
+        yield _PlainWeightNorm()
+
+
+class _PlainWeightNorm(TorchFunctionMode):
+    """Weight normalisation by its formula: the fused kernel has a wrong second derivative."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__name__", "") != "_weight_norm":
+            return func(*args, **(kwargs or {}))
+        v, g, *dim = args
+        return v * (g / torch.norm_except_dim(v, 2, *dim))
+
+
+def refuse_batch_statistics(model: nn.Module) -> None:
+    """Refuse batch normalisation by the statistics of the batch itself, which ties its examples."""
+    for name, module in model.named_modules():
+        if isinstance(module, _BATCH_NORMS) and module.running_mean is None:
+            raise Entangled(
+                "model must treat examples independently in evaluation mode, but"
+                f" {type(module).__name__} {name!r} has no running statistics"
+            )

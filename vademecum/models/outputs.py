@@ -1,6 +1,11 @@
-"""Outputs of a network: a tensor, an object with logits, or one entry of several by its name."""
+"""Outputs of a network as they come, and what of them counts.
 
-from collections.abc import Mapping
+All of an output counts, or its `.logits` where it has such; `output=` says otherwise: a key, an
+index, an attribute, or a function of what the network gave. A loss may take what it likes;
+derivatives of the output itself need a tensor.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -8,15 +13,18 @@ from torch import Tensor
 
 from vademecum.models.inputs import Entangled
 
-__all__ = ["chosen_output", "differentiable_output"]
+__all__ = ["Output", "chosen_output", "differentiable_output"]
+
+Output = str | int | Callable[[Any], Any] | None
+"""What counts of what a network gives: a key, an index, an attribute, a function, or None."""
 
 
-def chosen_output(result: Any, output: str | int | None = None) -> Any:
+def chosen_output(result: Any, output: Output = None) -> Any:
     """What of a network's result counts: the entry `output`, or `.logits`, or all of it.
 
     Args:
         result: What the network gave.
-        output: The name of an entry or attribute, or the place in a tuple.
+        output: The name of an entry or attribute, the place in a tuple, or a function.
 
     Raises:
         ValueError: If there is no such entry.
@@ -27,11 +35,14 @@ def chosen_output(result: Any, output: str | int | None = None) -> Any:
     """
     if output is None:
         return result if isinstance(result, Tensor) else getattr(result, "logits", result)
+    if callable(output):
+        return output(result)
     if isinstance(result, Mapping) and output in result:
         return result[output]
-    if isinstance(result, tuple | list) and isinstance(output, int) and 0 <= output < len(result):
-        return result[output]
-    if isinstance(output, str) and hasattr(result, output):
+    if isinstance(result, tuple | list) and isinstance(output, int):
+        if -len(result) <= output < len(result):
+            return result[output]
+    elif isinstance(output, str) and hasattr(result, output):
         return getattr(result, output)
     names = list(result) if isinstance(result, Mapping) else getattr(result, "_fields", None)
     has = f"of {names}" if names else f"of what model gives, {type(result).__name__}"
@@ -48,9 +59,9 @@ def differentiable_output(output: Any, n: int | None = None, *, graph: bool = Tr
     """
     if not isinstance(output, Tensor):
         kind = type(output).__name__
-        several = isinstance(output, Mapping | tuple | list)
-        hint = ": say which entry counts with output=" if several else ""
-        raise ValueError(f"model must give a tensor, got {kind}{hint}")
+        raise ValueError(
+            f"model must give a tensor, got {kind}: say which entry counts with output="
+        )
     if not output.is_floating_point():
         raise ValueError(f"outputs of model must be floating point, got {output.dtype}")
     if graph and not output.requires_grad:

@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from vademecum.models.modes import evaluation
 
-__all__ = ["ModelState", "insist_on_initialised", "insist_on_place", "tensor_places"]
+__all__ = ["ModelState", "insist_on_place", "tensor_places", "unwrapped"]
 
 
 def tensor_places(
@@ -30,13 +30,26 @@ def tensor_places(
             yield (f"{prefix}.{name}" if prefix else name), tensor
 
 
-def insist_on_initialised(model: nn.Module) -> None:
-    """Refuse what is no module, or one whose tensors are to be made at its first call."""
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module itself, without what `torch.compile` has put around it, if we can work with it.
+
+    Raises:
+        ValueError: If it is no module, its tensors are to be made at its first call, or it is
+            scripted or quantised.
+    """
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
+    model = getattr(model, "_orig_mod", model)
+    for name, module in model.named_modules():
+        path, what = type(module).__module__, f"{type(module).__name__} at {name!r}"
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(f"model must not be scripted or traced by torch.jit, got {what}")
+        if path.startswith("torch.") and ".quantized." in path:
+            raise ValueError(f"model must compute in floating point, got a quantised {what}")
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
         if isinstance(p, nn.UninitializedParameter | nn.UninitializedBuffer):
             raise ValueError(f"model must be initialised, and {name} is not: call it once")
+    return model
 
 
 def insist_on_place(model: nn.Module, name: str, x: Tensor) -> None:
@@ -67,8 +80,8 @@ class ModelState:
     """
 
     def __init__(self, model: nn.Module, *, dtype: torch.dtype | None = None, copy: bool = False):
-        insist_on_initialised(model)
-        self.model, self._around, self._tensors = model, _Around(model), {}
+        self.model = unwrapped(model)
+        self._around, self._tensors = _Around(self.model), {}
         made: dict[int, Tensor] = {}
         for kind in ("parameters", "buffers"):
             for place, own in tensor_places(self._around, kind):

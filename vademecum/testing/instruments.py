@@ -6,7 +6,7 @@ ones. All calls are made on deep copies of the models.
 | law | an instrument keeps it if |
 |---|---|
 | finite | it gives numbers, all finite |
-| untouched | parameters, gradients, buffers, every training and requires_grad flag, the number of hooks, the random states and the data are afterwards what they were |
+| untouched | parameters, gradients, buffers, every training and requires_grad flag, the number of hooks, all other attributes of modules, the random states and the data are afterwards what they were, and `torch.save` takes the model if it did before |
 | repeatable | asked again, after reseeding, it gives the same bits |
 | batch_split | (per example) two halves of the data give the two halves of the result |
 | permutation | (per example) permuted data give the permuted result |

@@ -14,7 +14,9 @@ References:
 
 import dataclasses
 import math
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from vademecum.randomness import own_randomness
 __all__ = ["BrokenLaw", "changes", "differences", "enforce", "named_tensors", "snapshot"]
 
 Named = Sequence[tuple[str, Tensor]]
+_INTERNAL = vars(nn.Module()).keys()
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -154,8 +157,14 @@ def same(one: Tensor, two: Tensor) -> bool:
     return bool(((one == two) | ((one != one) & (two != two))).all())
 
 
-def snapshot(module: nn.Module) -> dict[str, Any]:
-    """All that measuring a module must not change, and torch's and NumPy's random states."""
+def snapshot(module: nn.Module, *, attributes: bool = True) -> dict[str, Any]:
+    """All that measuring a module must not change, and torch's and NumPy's random states.
+
+    Args:
+        module: The module.
+        attributes: Whether what its code keeps in plain attributes belongs to it, and whether
+            `torch.save` takes it.
+    """
     state: dict[str, Any] = {}
     for name, p in module.named_parameters(remove_duplicate=False):
         state[f"parameter {name}"] = p.detach().clone()
@@ -168,9 +177,42 @@ def snapshot(module: nn.Module) -> dict[str, Any]:
         at = name or "the module itself"
         state[f"training flag of {at}"] = child.training
         state[f"number of hooks of {at}"] = sum(len(getattr(child, kind)) for kind in _HOOKS)
+        if attributes:
+            state |= _attributes(child, at)
+    if attributes:
+        state["torch.save of the module"] = _can_be_saved(module)
     state["default dtype"] = torch.get_default_dtype()
     state["grad mode"] = torch.is_grad_enabled()
     return state | _random_states()
+
+
+def _attributes(module: nn.Module, at: str) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    for key in vars(module).keys() - _INTERNAL:
+        value, name = vars(module)[key], f"attribute {key} of {at}"
+        state[name] = _held(value)
+        for place, t in named_tensors(value, "entry"):
+            state[f"{place.removeprefix('entry')} in {name}"] = t.detach().clone()
+    return state
+
+
+def _held(value: Any) -> Any:
+    """What can be compared in place of an attribute: constants, and which things it holds."""
+    if value is None or isinstance(value, bool | int | float | complex | str):
+        return value
+    if isinstance(value, Mapping):
+        return tuple((key, _held(v)) for key, v in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_held, value))
+    return frozenset(map(id, value)) if isinstance(value, set) else id(value)
+
+
+def _can_be_saved(module: nn.Module) -> bool:
+    try:
+        torch.save(module, BytesIO())
+    except (RuntimeError, AttributeError, TypeError, pickle.PicklingError):
+        return False
+    return True
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -184,9 +226,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
             if not same(old, new):
                 yield f"{key} changed" + (_by(old, new) if old.shape == new.shape else "")
         elif type(old) is not type(new) or old != new:
-            yield f"{key} changed" + (
-                f" from {old} to {new}" if isinstance(old, bool | int) else ""
-            )
+            told = isinstance(old, bool | int) and isinstance(new, bool | int)
+            yield f"{key} changed" + (f" from {old} to {new}" if told else "")
 
 
 def _by(old: Tensor, new: Tensor) -> str:

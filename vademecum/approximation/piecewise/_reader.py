@@ -21,9 +21,9 @@ from vademecum.models import (
     ModelState,
     Trace,
     called,
-    insist_on_initialised,
     insist_on_place,
     out_of_memory,
+    unwrapped,
 )
 
 __all__ = ["read_program"]
@@ -46,7 +46,7 @@ def read_program(
             code cannot be traced; if it does not take such inputs, or mixes the examples of a
             batch; if it is elsewhere than `like`, or has parameters of a wider dtype.
     """
-    insist_on_initialised(model)
+    model = unwrapped(model)
     insist_on_place(model, name, like)
     state = ModelState(model, dtype=like.dtype, copy=copy)
     with torch.no_grad():

@@ -1,0 +1,127 @@
+"""Evaluation for a while: one path for attention, and models that are left as they were."""
+
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import prune
+
+from tests.gradients.nets import slowly
+from vademecum.gradients import (
+    functional,
+    gradient,
+    gradient_norms,
+    hessian,
+    jacobian,
+    per_example_gradients,
+)
+from vademecum.testing.laws import changes, snapshot
+
+X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+Y = torch.tensor([0, 1, 1, 0])
+
+
+class Remembers(nn.Module):
+    """Keeps in attributes what it has seen, in every way that a module can."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.longest, self.last, self.total = 0, None, torch.zeros(2)
+        self.seen, self.table, self.kinds = [], {"a": 1}, {1}
+        self.nested, self.gone = {"deep": []}, "here"
+        self.register_buffer("scale", torch.ones(2), persistent=False)
+
+    def forward(self, x):
+        if len(x) > self.longest:
+            self.longest = len(x)
+            self.scale = torch.full((2,), float(len(x)))
+            self.register_buffer("cache", torch.ones(len(x)), persistent=False)
+        self.last, self.new = x, x
+        self.seen.append(x)
+        self.table["b"] = x
+        self.table["a"] = 2
+        self.kinds.add(2)
+        self.__dict__.pop("gone", None)
+        with torch.no_grad():
+            self.total += 1
+        return torch.tanh(self.layer(x)) * self.total
+
+
+def old_weight_norm():
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 2)), nn.Tanh())
+
+
+def pruned():
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    prune.random_unstructured(net[0], "weight", 0.5)
+    return net
+
+
+INSTRUMENTS = {
+    "functional": lambda net: functional(net)(functional(net).theta, X),
+    "gradient": lambda net: gradient(net, X, Y),
+    "hessian": lambda net: hessian(net, X, Y).dense(),
+    "jacobian": lambda net: jacobian(net, X).dense(),
+    "jacobian in x": lambda net: jacobian(net, X, wrt="x").dense(),
+    "per_example_gradients": lambda net: per_example_gradients(net, X, Y),
+    "gradient_norms": lambda net: gradient_norms(net, X, Y),
+}
+MODELS = {"remembers": Remembers, "weight_norm": old_weight_norm, "pruned": pruned}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", INSTRUMENTS)
+def test_attributes_are_left_as_they_were(name, model):
+    net = MODELS[model]()
+    before = snapshot(net)
+    assert before["torch.save of the module"]
+    with slowly(False):
+        INSTRUMENTS[name](net)
+    assert not list(changes(before, snapshot(net)))
+    torch.save(net, io.BytesIO())
+
+
+def test_attributes_come_back_after_an_error():
+    net = Remembers()
+    whole = nn.Sequential(net, nn.Linear(3, 1))
+    before = snapshot(net)
+    with pytest.raises(RuntimeError, match="shapes"):
+        INSTRUMENTS["functional"](whole)
+    assert not list(changes(before, snapshot(net)))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_attention_takes_one_path(fast):
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0)
+    net = nn.TransformerEncoder(layer, 2).eval().double()
+    mask = torch.tensor([[False, False, False], [False, False, True]])
+    x = {"src": torch.randn(2, 3, 4).double(), "src_key_padding_mask": mask}
+    torch.backends.mha.set_fastpath_enabled(fast)
+    try:
+        J = jacobian(net, x, wrt="src")
+        plain = functional(net)(functional(net).theta, x)
+        assert torch.backends.mha.get_fastpath_enabled() is fast
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    torch.testing.assert_close(J.output, plain)
+    v, step = torch.randn(24).double(), 1e-5
+    moved = [
+        jacobian(net, {**x, "src": x["src"] + s * step * v.view(2, 3, 4)}, wrt="src").output
+        for s in (1, -1)
+    ]
+    wanted = (moved[0] - moved[1]).flatten() / (2 * step)
+    torch.testing.assert_close(J @ v, wanted, rtol=1e-6, atol=1e-8)
+
+
+def test_global_flags_may_be_frozen(monkeypatch):
+    flags: Any = torch.backends.flags_frozen
+    monkeypatch.setitem(flags.__globals__, "__allow_nonbracketed_mutation_flag", False)
+    assert torch.backends.flags_frozen()
+    x, before = torch.randn(2, 3, 4), torch.backends.cudnn.enabled
+    found = gradient(nn.LSTM(4, 2), x, None, output=0, loss=lambda z, y: z.sum())
+    assert found.shape == (64,)
+    assert torch.backends.cudnn.enabled is before
