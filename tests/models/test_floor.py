@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vademecum.models import (
-    Trace,
-    called,
     cannot_be_mapped,
     chosen_output,
     differentiable_output,
@@ -80,56 +78,6 @@ def test_memory_that_ran_out_is_not_taken_for_anything_else():
     assert not cannot_be_mapped(torch.OutOfMemoryError("out of memory in vmap"))
     assert not out_of_memory(RuntimeError("shapes cannot be multiplied"))
     assert not cannot_be_mapped(RuntimeError("shapes cannot be multiplied"))
-
-
-class Long(nn.Module):
-    def forward(self, x):
-        return x * len(x)
-
-
-class Choosy(nn.Module):
-    def forward(self, x):
-        return x if x.sum() > 0 else -x
-
-
-@pytest.mark.parametrize("model", [Long(), Choosy()])
-def test_code_that_cannot_be_traced(model):
-    with pytest.raises(ValueError, match=r"model must be traceable by torch\.fx"):
-        Trace(model, whole=lambda module: False)
-
-
-class Broken(nn.Module):
-    def forward(self, x):
-        raise torch.OutOfMemoryError("no memory")
-
-
-def test_tracing_hides_no_lack_of_memory():
-    with pytest.raises(torch.OutOfMemoryError):
-        Trace(Broken(), whole=lambda module: False)
-
-
-class Branches(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-        self.shift = nn.Parameter(torch.ones(2))
-
-    def forward(self, x):
-        h = self.inner(x)
-        h += self.shift
-        return torch.relu(h).view(h.size(0), -1)
-
-
-def test_nodes_of_a_graph():
-    model = Branches()
-    trace = Trace(model, whole=lambda module: module is model.inner)
-    nodes = {called(n): n for n in trace.nodes if n.op in ("call_function", "call_method")}
-    names = [trace.describe(n) for n in trace.nodes if n.op == "call_module"]
-    assert names == ["submodule 'inner' (Sequential)"]
-    assert set(nodes) == {"add", "relu", "size", "view"}
-    assert trace.describe(nodes["relu"]) == "relu in the model"
-    (attribute,) = (n for n in trace.nodes if n.op == "get_attr")
-    assert trace.constant(attribute) is model.shift
 
 
 def test_mlp():

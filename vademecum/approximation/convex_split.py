@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.piecewise import Affine, Kinks, Program, read_program
 from vademecum.arguments import floats
+from vademecum.models import ModelState, Output, chosen_output
 from vademecum.results import one_line
 
 __all__ = ["ConvexPart", "DCSplit", "dc_split"]
@@ -53,7 +54,7 @@ class ConvexPart(nn.Module):
             raise ValueError(f"x must be a batch of shape {self.shape}, got {tuple(x.shape)}")
         if x.dtype != self.dtype:
             raise ValueError(f"x must be {self.dtype} as in the split, got {x.dtype}")
-        u, v = self.program.within(_carry, self.program, x)
+        u, v = _carry(self.program, x)
         return u if not self.second else torch.zeros_like(u) if v is None else v
 
     def extra_repr(self) -> str:
@@ -83,13 +84,17 @@ class DCSplit(NamedTuple):
 
 
 @torch.no_grad()
-def dc_split(model: nn.Module, x: Float[Tensor, " batch *shape"]) -> DCSplit:
+def dc_split(
+    model: nn.Module, x: Float[Tensor, " batch *shape"], *, output: Output = None
+) -> DCSplit:
     r"""Write a piecewise-linear network as a difference $g - h$ of two convex ones.
 
     Args:
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         x: Points at which to compare $g - h$ with the model; they also fix the shape, dtype and
             device of the inputs.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Returns:
         The parts $g$ and $h$, modules that stay as the model is now, and the largest difference.
@@ -113,9 +118,10 @@ def dc_split(model: nn.Module, x: Float[Tensor, " batch *shape"]) -> DCSplit:
     x = floats("x", x)
     if x.ndim < 2:
         raise ValueError(f"x must be a batch of points, got shape {tuple(x.shape)}")
-    program = read_program(model, tuple(x.shape[1:]), x, copy=True)
+    program = read_program(model, tuple(x.shape[1:]), x, copy=True, output=output)
     g, h = (ConvexPart(program, x, second=second) for second in (False, True))
-    wanted, u = program.within(model, x.clone()), g(x)
+    wanted = chosen_output(ModelState(model, dtype=x.dtype).run(model, x.clone()), output)
+    u = g(x)
     gap, size = float((u - h(x) - wanted).abs().max()), float(u.abs().max())
     if not gap <= torch.finfo(x.dtype).eps ** 0.5 * (1 + float(wanted.abs().max())):
         raise ValueError(
@@ -126,7 +132,7 @@ def dc_split(model: nn.Module, x: Float[Tensor, " batch *shape"]) -> DCSplit:
 
 
 def _carry(program: Program, x: Tensor) -> Pair:
-    values: dict[str, Pair] = {program.source: (x, None)}
+    values: dict[int, Pair] = {program.source: (x, None)}
     for step, dead in zip(program.steps, program.dead_after, strict=True):
         pairs = [values[name] for name in step.inputs]
         if isinstance(step.map, Affine):

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from vademecum.approximation.patterns import chunks, program_for
 from vademecum.approximation.piecewise import Affine, Kinks, Program, on_piece, read_program
 from vademecum.foundations.regions import Box
+from vademecum.models import Output
 from vademecum.results import one_line
 
 __all__ = ["DeadUnits", "dead_units"]
@@ -53,6 +54,7 @@ def dead_units(
     x: Float[Tensor, " batch *shape"],
     *,
     box: Box | None = None,
+    output: Output = None,
     memory: int | None = None,
 ) -> list[DeadUnits]:
     """Find the units that no example activates, and those that no input of a box can activate.
@@ -61,6 +63,8 @@ def dead_units(
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         x: Examples, one a row.
         box: A box of flattened inputs, over which to certify.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Returns:
@@ -81,7 +85,7 @@ def dead_units(
         >>> found[0].dead.tolist(), found[0].certified.tolist()
         ([False, True, True], [False, False, True])
     """
-    program = program_for(model, x)
+    program = program_for(model, x, output)
     layers = [step for step in program.steps if not isinstance(step.map, Affine)]
     dead: list[Tensor] = []
     for part in chunks(program, x.detach(), memory):
@@ -94,18 +98,18 @@ def dead_units(
         ]
         dead = [a & b for a, b in zip(dead, flat, strict=True)] if dead else flat
     names = [step.name for step in layers if isinstance(step.map, Kinks)]
-    certified = [None] * len(names) if box is None else _certify(model, x, box)
+    certified = [None] * len(names) if box is None else _certify(model, x, box, output)
     return [DeadUnits(*entry) for entry in zip(names, dead, certified, strict=True)]
 
 
 @torch.no_grad()
-def _certify(model: nn.Module, x: Tensor, box: Box) -> list[Tensor]:
+def _certify(model: nn.Module, x: Tensor, box: Box, output: Output) -> list[Tensor]:
     shape = tuple(x.shape[1:])
     if box.low.numel() != x[0].numel():
         raise ValueError(f"box must be {x[0].numel()} wide, got {box.low.numel()}")
     low, high = (p.to(x.device, torch.float64).view(1, *shape) for p in (box.low, box.high))
-    program = read_program(model, shape, low)
-    return program.within(_dead_on_box, program, low, high)
+    program = read_program(model, shape, low, output=output)
+    return _dead_on_box(program, low, high)
 
 
 def _dead_on_box(program: Program, low: Tensor, high: Tensor) -> list[Tensor]:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.patterns import chunks, program_for
 from vademecum.approximation.piecewise import Affine, Kinks, PiecewiseMap, Program, on_piece
+from vademecum.models import Output
 from vademecum.results import one_line
 
 __all__ = ["AffineMap", "local_affine_map"]
@@ -46,13 +47,19 @@ class AffineMap(NamedTuple):
 
 
 def local_affine_map(
-    model: nn.Module, x: Float[Tensor, " batch *shape"], *, memory: int | None = None
+    model: nn.Module,
+    x: Float[Tensor, " batch *shape"],
+    *,
+    output: Output = None,
+    memory: int | None = None,
 ) -> AffineMap:
     """The exact affine map of a piecewise-linear network on the cell of each point.
 
     Args:
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         x: Points, one a row.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Example:
@@ -64,13 +71,13 @@ def local_affine_map(
         >>> A.flatten().tolist(), b.flatten().tolist()
         ([0.0, 2.0, 1.0], [5.0, 7.0, 7.0])
     """
-    program = program_for(model, x)
+    program = program_for(model, x, output)
     inputs, outputs = x[0].numel(), torch.Size(program.shapes[program.result]).numel()
     forwards = inputs < outputs
     extra = 4 * inputs * program.width if forwards else inputs * outputs
     parts = []
     for part in chunks(program, x.detach(), memory, extra):
-        parts.append(program.within(_forwards if forwards else _backwards, program, part))
+        parts.append((_forwards if forwards else _backwards)(program, part))
     return AffineMap(*(p[0] if len(p) == 1 else torch.cat(p) for p in zip(*parts, strict=True)))
 
 
@@ -84,7 +91,7 @@ def _backwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
         for name in dead:
             del values[name]
     y = values[program.result].reshape(len(x), -1)
-    each = torch.eye(y.shape[1], dtype=x.dtype, device=x.device)
+    each = torch.eye(y.shape[1], dtype=y.dtype, device=y.device)
     rows = {program.result: each.view(1, -1, *program.shapes[program.result])}
     for step, pull in zip(reversed(program.steps), reversed(pulls), strict=True):
         if step.output in rows:
@@ -110,7 +117,7 @@ def _forth_and_back(
         return out if intercept is None else out + intercept, lambda rows: [rows * slope[:, None]]
     if isinstance(unit, Affine) and unit.transpose is not None:
         transpose = unit.transpose
-        return unit(*h), lambda rows: [transpose(rows)]
+        return unit(*h), transpose
     with torch.enable_grad():
         leaves = [t.detach().requires_grad_() for t in h]
         if isinstance(unit, Affine):
@@ -131,7 +138,7 @@ def _forwards(program: Program, x: Tensor) -> tuple[Tensor, Tensor]:
     n, size = len(x), x[0].numel()
     basis = torch.eye(size, dtype=x.dtype, device=x.device)
     basis = torch.cat([torch.zeros_like(basis[:1]), basis]).view(1, size + 1, *x.shape[1:])
-    pieces = iter(program.evaluate(x)[1])
+    pieces = iter(program.run(x)[1])
     values = {program.source: basis}
     for step, dead in zip(program.steps, program.dead_after, strict=True):
         h = [values[name] for name in step.inputs]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.piecewise import Program, read_program
 from vademecum.arguments import floats, whole
+from vademecum.models import Output
 
 __all__ = ["activation_pattern", "chunks", "program_for"]
 
@@ -24,13 +25,19 @@ _MEMORY = 2**28  # bytes for the activations of a chunk, beyond which larger one
 
 
 def activation_pattern(
-    model: nn.Module, x: Float[Tensor, " batch *shape"], *, memory: int | None = None
+    model: nn.Module,
+    x: Float[Tensor, " batch *shape"],
+    *,
+    output: Output = None,
+    memory: int | None = None,
 ) -> Integer[Tensor, " batch units"]:
     """The piece of every unit for each input, in the order in which the network computes them.
 
     Args:
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         x: Inputs, one a row.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Returns:
@@ -45,7 +52,7 @@ def activation_pattern(
         >>> activation_pattern(model, torch.tensor([[-1.0], [0.0], [0.5], [2.0]])).tolist()
         [[0, 1], [0, 1], [1, 1], [1, 0]]
     """
-    program = program_for(model, x)
+    program = program_for(model, x, output)
     rows = [_pattern(program, part) for part in chunks(program, x, memory)]
     return torch.cat(rows)
 
@@ -59,13 +66,13 @@ def _pattern(program: Program, x: Tensor) -> Tensor:
     return torch.cat([p.to(torch.uint8 if largest < 256 else torch.int64) for p in pieces], 1)
 
 
-def program_for(model: nn.Module, x: Tensor) -> Program:
+def program_for(model: nn.Module, x: Tensor, output: Output = None) -> Program:
     """The steps of a model for inputs that are checked: finite floats, one example a row."""
     floats("x", x)
     if x.is_complex() or x.ndim < 2:
         kind = f"{x.dtype} of shape {tuple(x.shape)}"
         raise ValueError(f"x must be real, with one example a row, got {kind}")
-    return read_program(model, tuple(x.shape[1:]), x)
+    return read_program(model, tuple(x.shape[1:]), x, output=output)
 
 
 def chunks(program: Program, x: Tensor, memory: int | None, extra: int = 0) -> tuple[Tensor, ...]:

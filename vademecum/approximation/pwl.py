@@ -16,7 +16,7 @@ All three are exact on the whole line up to rounding; points without a change of
 The claims are `relu_spline`, `abs_spline`, `two_maxout`.
 """
 
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -86,7 +86,6 @@ class AbsExpansion(nn.Module):
         self.affine = linear_with(alpha[None], beta)
         self.kinks = nn.Sequential(first, AbsUnit(), linear_with(gamma[None]))
 
-    @no_type_check  # it is read by tracing, with what is no tensor
     def forward(self, x: Float[Tensor, " *batch 1"]) -> Float[Tensor, " *batch 1"]:
         """The affine part plus the kinks."""
         return self.affine(x) + self.kinks(x)

@@ -10,8 +10,6 @@ evaluated as they stand. Where pieces tie, the derivative of maxout is that of t
 that of $|z|$ at 0 is 0. The claims are `abs_unit` and `maxout`.
 """
 
-from typing import no_type_check
-
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
@@ -32,7 +30,6 @@ class AbsUnit(nn.Module):
         tensor([2., 0., 3.])
     """
 
-    @no_type_check  # it is read by tracing, with what is no tensor
     def forward(self, x: Num[Tensor, " *shape"]) -> Num[Tensor, " *shape"]:
         """Apply the unit to every entry."""
         return x.abs()

@@ -31,7 +31,7 @@ from vademecum.models.tensors import (
     tensor_places,
     unwrapped,
 )
-from vademecum.models.tracing import Trace, called
+from vademecum.models.tracing import Call, Rows, Size, Trace, Value
 
 __all__ = [
     # a model to begin with
@@ -46,7 +46,7 @@ __all__ = [
     "Entangled", "insist_on_same_outputs", "largest_move", "refuse_batch_statistics",
     "rows_are_separate",
     # graphs
-    "Trace", "called",
+    "Call", "Rows", "Size", "Trace", "Value",
     # failures
     "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

@@ -1,144 +1,144 @@
-"""The graph of a module's forward code, read by symbolic tracing, with values for its nodes.
+r"""What a module computes, call by call, with concrete shapes: the graph of its forward code.
 
-`torch.fx` follows branches, sums and functional calls; submodules that the reader knows as a whole
-are single nodes. Whoever reads the graph goes through its nodes in order and keeps the value that
-each has for a few examples: a tensor that depends on the input (*dynamic*), or a constant or size.
-The model itself is traced, no copy of it, so its tensors are those of the `ModelState` it runs in.
+The code itself runs, on two batches of different sizes $a$ and $b$, and every call of torch that
+meets a tensor which depends on the input is noted. So sizes are plain numbers, and whatever Python
+does with them, with decorators, hooks or data classes just happens. Then the two runs are laid side
+by side: they must have made the same calls; a number $s$ that differs goes with the batch,
+
+$$s(n) = s_a + \frac{s_b - s_a}{b - a} (n - a),$$
+
+and so does a constant tensor with equal rows, one for each example. Everything else must be the
+same in both. Their examples should differ, or a value that left torch by a way that cannot be
+followed (a scripted function) and came back would pass for a constant.
 """
 
-import operator
-from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, fx, nn
-from torch.fx.node import map_aggregate, map_arg
-from torch.fx.proxy import TraceError
+import torch
+from torch import Tensor, nn
 
-__all__ = ["Trace", "called"]
+from vademecum.models._calls import Call, Rows, Size, Value
+from vademecum.models._recording import Recorder, following
+from vademecum.models.inputs import Entangled, call_arguments, count_examples, named_tensors
+from vademecum.models.outputs import Output, chosen_output
 
-_FRESH: dict[str, Any] = {
-    "iadd": operator.add, "isub": operator.sub, "imul": operator.mul, "itruediv": operator.truediv,
-}  # fmt: skip
-_REFUSALS = (  # what forward code raises when it meets a proxy; TraceError is a ValueError
-    TypeError, AttributeError, ValueError, KeyError, IndexError, NotImplementedError,
-    AssertionError,
-)  # fmt: skip
+__all__ = ["Call", "Rows", "Size", "Trace", "Value"]
 
 
 class Trace:
-    """The nodes of a model's graph, and what is known of their values.
+    """The calls of a model's code that its output depends on.
 
     Args:
-        model: The module.
-        whole: Whether a submodule is a single node of the graph, beside those of torch.
+        model: The module, which is to be in evaluation.
+        a: A batch of inputs, as `call_arguments` takes them; it may be changed in place.
+        b: Another, of another size.
+        output: Which part of the output counts.
+
+    Attributes:
+        sources: The tensors of the input.
+        calls: The calls, in order; their outputs are None where nothing depends on them.
+        result: The output.
+        outputs: What the model gave for both batches.
 
     Raises:
-        ValueError: If the code cannot be traced: it asks for values, or for the length of a tensor.
+        ValueError: If the code asks for values of tensors that depend on the input, or does not do
+            the same for both batches; if examples do not stay along the first axis.
 
     Example:
-        >>> trace = Trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), whole=lambda module: False)
-        >>> [trace.describe(node) for node in trace.nodes if node.op == "call_module"]
-        ["submodule '0' (Linear)", "submodule '1' (ReLU)"]
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> trace = Trace(model, torch.rand(2, 2), torch.rand(3, 2))
+        >>> [f"{call.name}: {call}" for call in trace.calls]
+        ["linear: submodule '0' (Linear)", "relu: submodule '1' (ReLU)"]
     """
 
-    def __init__(self, model: nn.Module, *, whole: Callable[[nn.Module], bool]):
-        self.root = nn.Sequential(model)  # so that a model of one layer is called, not opened
-        try:
-            self.nodes = list(_Tracer(whole).trace(self.root).nodes)
-        except _REFUSALS as error:
-            raise ValueError(f"model must be traceable by torch.fx: {error}") from error
-        self.values: dict[fx.Node, Any] = {}
-        self.dynamic: set[fx.Node] = set()
+    def __init__(self, model: nn.Module, a: Any, b: Any, *, output: Output = None):
+        self.sizes = (count_examples(a), count_examples(b))
+        stack, runs, self.outputs = [], [], []
+        with following(model, stack):
+            for x in (a, b):
+                runs.append(Recorder(stack, [tensor for _, tensor in named_tensors(x)]))
+                args, kwargs = call_arguments(x)
+                with runs[-1]:
+                    self.outputs.append(chosen_output(model(*args, **kwargs), output))
+        first, second = (run.found(y) for run, y in zip(runs, self.outputs, strict=True))
+        if first is None or second is None:
+            kind = type(self.outputs[0]).__name__
+            raise ValueError(
+                f"model must give a tensor that depends on its input, got {kind}"
+                + ("" if kind == "Tensor" else ": say which part counts with output=")
+            )
+        self.sources, self.result = runs[0].sources, first
+        self.calls = self._merged(runs[0].calls, runs[1].calls)
 
-    def keep(self, node: fx.Node, value: Any, *, dynamic: bool) -> None:
-        """Note a node's value, and whether it depends on the input."""
-        self.values[node] = value
-        if dynamic and isinstance(value, Tensor):
-            self.dynamic.add(node)
+    def _merged(self, first: list[Call], second: list[Call]) -> list[Call]:
+        """The calls that matter, with what differs between the runs made to go with the batch."""
+        if [call.name for call in first] != [call.name for call in second]:
+            raise _different()
+        needed, calls = {self.result.index}, []
+        for call, other in zip(reversed(first), reversed(second), strict=True):
+            call.outputs = [v if v and v.index in needed else None for v in call.outputs]
+            if not any(call.outputs):
+                continue
+            for v, w in zip(call.outputs, other.outputs, strict=True):
+                if v and w:
+                    self._insist_on_rows(call, v.tensor.shape, w.tensor.shape)
+            try:
+                call.args = self._merge(call.args, other.args)
+                call.kwargs = self._merge(call.kwargs, other.kwargs)
+            except _Unlike:
+                raise _different(f", got another constant for each in {call.place}") from None
+            needed.update(value.index for value in call.tensors)
+            calls.append(call)
+        return calls[::-1]
 
-    def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The values of a node's arguments."""
-        return map_arg((node.args, node.kwargs), self.values.__getitem__)
+    def _insist_on_rows(self, call: Call, one: torch.Size, other: torch.Size) -> None:
+        n, m = self.sizes
+        if one[:1] != (n,) or other[:1] != (m,) or one[1:] != other[1:]:
+            raise Entangled(
+                "model must be a function of one example at a time, got a tensor of shape"
+                f" {tuple(one)} for {n} examples from {call.place}"
+            )
 
-    def tensors(self, node: fx.Node) -> list[fx.Node]:
-        """The tensors that a node depends on: its own, then those whose sizes it asks for."""
-        own = [n for n in node.all_input_nodes if n in self.dynamic]
-        sizes = [n for n in node.all_input_nodes if n not in self.dynamic]
-        return list(dict.fromkeys([*own, *(m for n in sizes for m in self.tensors(n))]))
+    def _merge(self, one: Any, other: Any) -> Any:
+        """What stands for an argument of the one run and the same one of the other."""
+        if one is other:
+            return one
+        if type(one) is not type(other):
+            raise _Unlike
+        if isinstance(one, Tensor):
+            return self._merge_tensors(one, other)
+        if isinstance(one, tuple | list) and len(one) == len(other):
+            return type(one)([self._merge(v, w) for v, w in zip(one, other, strict=True)])
+        if isinstance(one, dict) and list(one) == list(other):
+            return {k: self._merge(v, other[k]) for k, v in one.items()}
+        if isinstance(one, slice):
+            return slice(*self._merge(*((s.start, s.stop, s.step) for s in (one, other))))
+        if isinstance(one, Value) and one.index == other.index:
+            return one
+        if isinstance(one, int) and one != other:
+            n, m = self.sizes
+            slope = (other - one) // (m - n)
+            return Size(one - slope * n, slope)
+        if one != other:
+            raise _Unlike
+        return one
 
-    def bind(
-        self, node: fx.Node, tensors: list[fx.Node], change: Callable[[Any], Any] = lambda c: c
-    ) -> Callable[..., Tensor]:
-        """A node's call as a function of these tensors, its constants changed."""
-        call = self.callable(node)
-
-        def bound(*values: Tensor) -> Tensor:
-            given = dict(zip(tensors, values, strict=True))
-
-            def resolve(a: Any, change: Callable[[Any], Any]) -> Any:
-                if not isinstance(a, fx.Node):
-                    return change(a)
-                if a in given:
-                    return given[a]
-                if not self.tensors(a):
-                    return change(self.values[a])
-                args, kwargs = map_aggregate(  # a size, which goes with the batch
-                    (a.args, a.kwargs), lambda b: resolve(b, lambda c: c)
-                )
-                return self.callable(a)(*args, **kwargs)
-
-            args = map_aggregate(node.args, lambda a: resolve(a, change))
-            kwargs = map_aggregate(node.kwargs, lambda a: resolve(a, change))
-            return call(*args, **kwargs)
-
-        return bound
-
-    def constant(self, node: fx.Node) -> Any:
-        """The parameter, buffer or other attribute that a node stands for."""
-        return operator.attrgetter(str(node.target))(self.root)
-
-    def module(self, node: fx.Node) -> nn.Module:
-        """The submodule that a node calls."""
-        return self.root.get_submodule(str(node.target))
-
-    def callable(self, node: fx.Node) -> Callable[..., Any]:
-        """What a node calls; not in place, where the code says so."""
-        if node.op == "call_module":
-            return self.module(node)
-        name = called(node)
-        if node.op == "call_method":
-            return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
-        return _FRESH.get(name, node.target)
-
-    def describe(self, node: fx.Node) -> str:
-        """A node for messages: the submodule, or the function and where it is called."""
-        if node.op == "call_module":
-            kind = type(self.module(node)).__name__
-            path = str(node.target).removeprefix("0").removeprefix(".")
-            return f"submodule {path!r} ({kind})" if path else f"the model itself ({kind})"
-        path = next(reversed(node.meta.get("nn_module_stack", {})), "0")
-        path = path.removeprefix("0").removeprefix(".")
-        return f"{called(node)} in submodule {path!r}" if path else f"{called(node)} in the model"
-
-
-def called(node: fx.Node) -> str:
-    """What a function or method is called, without the mark of working in place."""
-    name = node.target if isinstance(node.target, str) else node.target.__name__
-    return name.rstrip("_")
+    def _merge_tensors(self, one: Tensor, other: Tensor) -> Tensor | Rows:
+        if one.shape == other.shape and torch.equal(one, other):
+            return one
+        if (one.shape[:1], other.shape[:1]) == tuple((n,) for n in self.sizes):
+            both = torch.cat([one, other]) if one.shape[1:] == other.shape[1:] else one[:0]
+            if len(both) and torch.equal(both, one[:1].expand_as(both)):
+                return Rows(one[:1])
+        raise _Unlike
 
 
-class _Tracer(fx.Tracer):
-    def __init__(self, whole: Callable[[nn.Module], bool]):
-        super().__init__()
-        self.whole = whole
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return self.whole(m) or super().is_leaf_module(m, module_qualified_name)
-
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _Proxy(node, self)
+class _Unlike(Exception):
+    """An argument that is not the same in both runs, nor goes with the batch."""
 
 
-class _Proxy(fx.Proxy):
-    def __len__(self) -> int:  # for which torch raises what it raises for anything
-        raise TraceError("the length of a tensor must be asked for by its shape")
+def _different(where: str = "") -> ValueError:
+    return ValueError(
+        "model must be traceable: its code must do the same for every batch, by calls of torch"
+        f" alone, without scripted functions or chance{where}"
+    )

@@ -14,29 +14,29 @@ activations $h \in \mathbb{R}^k$ of one example:
 So an entry that is *equal* to a threshold belongs to the piece below it: a ReLU at 0 is inactive.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Affine", "Kinks", "Largest", "PiecewiseMap", "clip", "kinks"]
+__all__ = ["Affine", "Kinks", "Largest", "PiecewiseMap", "kinks"]
 
 
 @dataclass(frozen=True)
 class Affine:
     r"""The step $h \mapsto L h + c$; `magnitude` applies $|L|$, entry by entry, to radii.
 
-    All maps take batches. Without a `magnitude` it is found by applying $L$ to a basis, without a
-    `transpose` autograd finds $L^T$.
+    All maps take batches, one for each input. Without a `magnitude` it is found by applying $L$ to
+    a basis. `transpose` takes rows, `(n, k, *shape)`, to those of each input; without one autograd
+    finds $L^T$.
     """
 
     linear: Callable[..., Tensor]
     offset: Tensor | None = None
     magnitude: Callable[..., Tensor] | None = None
-    transpose: Callable[[Tensor], Tensor] | None = None
+    transpose: Callable[[Tensor], Sequence[Tensor]] | None = None
 
     def __call__(self, *h: Tensor) -> Tensor:
         """Apply the step to a batch."""
@@ -107,17 +107,3 @@ def kinks(like: Tensor, thresholds: Any, slopes: Any, intercepts: Any = None) ->
     return Kinks(
         tensors(thresholds), tensors(slopes), None if intercepts is None else tensors(intercepts)
     )
-
-
-def clip(x: Tensor, low: float, high: float) -> list[PiecewiseMap]:
-    """The identity between two numbers; one that is infinite is no threshold."""
-    if not low < high:
-        raise ValueError(f"must have a lower end below the upper one, got {low} and {high}")
-    thresholds, slopes, intercepts = [], [1], [0.0]
-    if low > -math.inf:
-        thresholds, slopes, intercepts = [low], [0, 1], [low, 0.0]
-    if high < math.inf:
-        thresholds, slopes, intercepts = [*thresholds, high], [*slopes, 0], [*intercepts, high]
-    if not thresholds:
-        return [Affine(lambda h: h, None, lambda h: h)]
-    return [kinks(x, thresholds, slopes, intercepts)]

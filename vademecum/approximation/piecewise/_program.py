@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from vademecum.approximation.piecewise._maps import Affine, Kinks, Largest, PiecewiseMap
-from vademecum.models import ModelState
 
 __all__ = ["Program", "Step", "on_piece"]
 
@@ -27,28 +26,22 @@ class Step(NamedTuple):
 
     name: str
     map: PiecewiseMap
-    inputs: tuple[str, ...]
-    output: str
+    inputs: tuple[int, ...]
+    output: int
 
 
 class Program:
-    """The steps of a network in the order of their evaluation.
+    """The steps of a network in the order of their evaluation; values go by number.
 
-    Steps may call submodules of the network, which must be in evaluation then and have the tensors
-    that the steps were read with: `within(function, *args)` calls a function that way. `run` does
-    so by itself.
+    Args:
+        steps: The steps.
+        source: The input.
+        result: The output.
+        shapes: Those of all values, for one example.
     """
 
-    def __init__(
-        self,
-        steps: list[Step],
-        source: str,
-        result: str,
-        shapes: dict[str, tuple],
-        state: ModelState,
-    ):
+    def __init__(self, steps: list[Step], source: int, result: int, shapes: dict[int, tuple]):
         self.steps, self.source, self.result, self.shapes = steps, source, result, shapes
-        self.within = state.run
         last = {name: i for i, step in enumerate(steps) for name in step.inputs}
         last[result] = len(steps)
         self.dead_after = [[n for n, at in last.items() if at == i] for i in range(len(steps))]
@@ -65,10 +58,6 @@ class Program:
 
     def run(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The output for a batch, and the pieces of all units, which carry no gradient."""
-        return self.within(self.evaluate, x)
-
-    def evaluate(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """What `run` gives, for who is within already."""
         values, found = {self.source: x}, []
         for step, dead in zip(self.steps, self.dead_after, strict=True):
             inputs = [values[name] for name in step.inputs]

@@ -1,26 +1,27 @@
 """Reading a piecewise-linear network: from any module to a program of steps.
 
-The graph of a module's forward code (`vademecum.models.Trace`) is followed node by node; what is
-not piecewise linear is refused by name. The model itself is read, in evaluation and in the dtype of
-the inputs, and the program is compared with it on four inputs, of size 1 and 1000, before it is
-handed out.
+The calls of a module's forward code (`vademecum.models.Trace`) are followed one by one; what is not
+piecewise linear is refused by name. The model itself is read, in evaluation and in the dtype of the
+inputs, and the program is compared with it on five inputs, of size 1 and 1000, before it is handed
+out. It holds the model's own parameters, or wider ones, and needs the model no more.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
-from vademecum.approximation.piecewise._calls import FunctionCall, call_maps
+from vademecum.approximation.piecewise._affine_rules import AFFINE
 from vademecum.approximation.piecewise._maps import Affine, PiecewiseMap
-from vademecum.approximation.piecewise._modules import module_maps
 from vademecum.approximation.piecewise._program import Program, Step, on_piece
+from vademecum.approximation.piecewise._unit_rules import UNITS
 from vademecum.models import (
+    Call,
+    Entangled,
     ModelState,
+    Output,
     Trace,
-    called,
+    Value,
     insist_on_place,
     out_of_memory,
     unwrapped,
@@ -28,9 +29,17 @@ from vademecum.models import (
 
 __all__ = ["read_program"]
 
+_RULES = AFFINE | UNITS
+
 
 def read_program(
-    model: nn.Module, shape: tuple[int, ...], like: Tensor, *, name: str = "x", copy: bool = False
+    model: nn.Module,
+    shape: tuple[int, ...],
+    like: Tensor,
+    *,
+    name: str = "x",
+    copy: bool = False,
+    output: Output = None,
 ) -> Program:
     """The steps of a model for inputs of a shape, in the dtype of `like`.
 
@@ -40,6 +49,7 @@ def read_program(
         like: Whose dtype and device to compute in and on.
         name: What the inputs are called in messages.
         copy: Whether the program keeps copies of the parameters, to stay as the model is now.
+        output: Which part of the model's output counts.
 
     Raises:
         ValueError: If the model has a step that is not piecewise linear, which it names; if its
@@ -49,30 +59,32 @@ def read_program(
     model = unwrapped(model)
     insist_on_place(model, name, like)
     state = ModelState(model, dtype=like.dtype, copy=copy)
+    size = torch.Size(shape).numel()
+    probe = torch.arange(5 * size, dtype=torch.float64).mul(0.7).sin().view(5, *shape)
+    probe[1:4:2] *= min(1000.0, torch.finfo(like.dtype).max ** 0.25)
+    probe = probe.to(like.device, like.dtype)
     with torch.no_grad():
-        return state.run(_read, state, shape, like)
-
-
-def _read(state: ModelState, shape: tuple[int, ...], like: Tensor) -> Program:
-    ramp = torch.arange(2 * torch.Size(shape).numel(), dtype=torch.float64).mul(0.7).sin()
-    near = ramp.to(like.device, like.dtype).view(2, *shape)
-    probe = torch.cat([near, near * min(1000.0, torch.finfo(like.dtype).max ** 0.25)])
-    try:
-        expected = state.model(probe.clone())  # which it may change in place
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        if out_of_memory(error):
-            raise
-        message = str(error).partition("\n")[0]
-        raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
-    program = _Reader(state, near).program()
-    _compare(program, probe, expected)
+        trace = state.run(_traced, model, probe, output)
+        program = _Reader(trace).program()
+        _compare(program, probe, torch.cat(trace.outputs))
     return program
 
 
-def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
-    """Hold the program, for batches of one and of three, against the model for all four."""
+def _traced(model: nn.Module, probe: Tensor, output: Output) -> Trace:
     try:
-        found = torch.cat([program.evaluate(part)[0] for part in (probe[:1], probe[1:])])
+        return Trace(model, probe[:2].clone(), probe[2:].clone(), output=output)
+    except (RuntimeError, TypeError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        message = str(error).partition("\n")[0]
+        shape = tuple(probe.shape[1:])
+        raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
+
+
+def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
+    """Hold the program, for batches of one and of four, against the model for two and three."""
+    try:
+        found = torch.cat([program.run(part)[0] for part in (probe[:1], probe[1:])])
     except (RuntimeError, IndexError) as error:  # an operation that wants two examples
         if out_of_memory(error):
             raise
@@ -81,107 +93,72 @@ def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
     close = torch.finfo(probe.dtype).eps ** 0.5 * (1 + size)
     gap = found - expected if found.shape == expected.shape else torch.full_like(expected, math.inf)
     if not bool((gap.reshape(len(probe), -1).abs().amax(1) <= close).all()):
-        raise ValueError(
+        raise Entangled(
             "model must be a function of one example at a time, got outputs that are not those of"
-            " its code for each: are examples mixed, outputs random or not finite, or are tensors"
-            " changed in place or by hooks?"
+            " its code for each: are examples mixed, outputs random or not finite?"
         )
 
 
 class _Reader:
-    """Walks the traced graph, with values for two examples, and turns its nodes into steps."""
+    """Turns the calls of a trace into steps."""
 
-    def __init__(self, state: ModelState, probe: Tensor):
-        self.state, self.probe = state, probe
-        self.trace = Trace(state.model, whole=lambda module: module_maps(module) is not None)
+    def __init__(self, trace: Trace):
+        self.trace = trace
         self.steps: list[Step] = []
-        self.shapes: dict[str, tuple] = {}
-        self.gaps: list[tuple[str, Tensor]] = []
+        (source,) = trace.sources
+        self.shapes = {source.index: tuple(source.tensor.shape[1:])}
+        self.gaps: list[tuple[Call, Tensor]] = []
 
     def program(self) -> Program:
-        source = result = ""
-        for node in self.trace.nodes:
-            if node.op == "placeholder":
-                source = source or node.name
-                self._keep(node, self.probe)
-            elif node.op == "output":
-                result = self._result(node)
-            elif node.op == "get_attr":
-                self.trace.keep(node, self.trace.constant(node), dynamic=False)
-            else:
-                self._step(node)
+        for call in self.trace.calls:
+            for out in call.outputs:
+                if out is not None:
+                    self._step(call, out)
         self._insist_on_linearity()
-        return Program(self.steps, source, result, self.shapes, self.state)
+        return Program(
+            self.steps, self.trace.sources[0].index, self.trace.result.index, self.shapes
+        )
 
-    def _result(self, node: fx.Node) -> str:
-        (value,) = node.args
-        if not isinstance(value, fx.Node) or value not in self.trace.dynamic:
-            raise ValueError(f"model must return one tensor that depends on its input, got {value}")
-        return value.name
-
-    def _keep(self, node: fx.Node, value: Tensor) -> None:
-        self.trace.keep(node, value, dynamic=True)
-        self.shapes[node.name] = tuple(value.shape[1:])
-
-    def _step(self, node: fx.Node) -> None:
-        trace, tensors = self.trace, self.trace.tensors(node)
-        args, kwargs = trace.arguments(node)
-        sizes = node.target in ("size", "dim", "numel") or node.target is getattr
-        if sizes or not tensors or all(n not in trace.dynamic for n in node.all_input_nodes):
-            value = trace.callable(node)(*args, **kwargs)
-            if tensors and isinstance(value, Tensor):  # it would be that of the two examples here
-                raise ValueError(f"model must be piecewise linear, got {trace.describe(node)}")
-            return trace.keep(node, value, dynamic=False)
-        h = [trace.values[n] for n in tensors]
-        if node.op == "call_module":
-            maps = self._maps(node, lambda: module_maps(trace.module(node), h[0]))
-        else:
-            places = [i for i, a in enumerate(node.args) if isinstance(a, fx.Node)]
-            places = [i for i in places if node.args[i] in trace.dynamic]
-            call = FunctionCall(args, kwargs, places, partial(trace.bind, node, tensors))
-            maps = self._maps(node, lambda: call_maps(called(node), call, h))
-        names = tuple(n.name for n in tensors)
+    def _step(self, call: Call, out: Value) -> None:
+        maps = self._maps(call, out)
+        h, inputs = [v.tensor for v in call.tensors], tuple(v.index for v in call.tensors)
         for i, each in enumerate(maps):
-            value = self._value(node, each, h)
-            output = node.name if i == len(maps) - 1 else f"{node.name}.{i}"
-            self.steps.append(Step(trace.describe(node), each, names, output))
-            self.shapes[output] = tuple(value.shape[1:])
-            h, names = [value], (output,)
-        return self._keep(node, h[0])
+            last = i == len(maps) - 1
+            output = out.index if last else -1 - len(self.steps)
+            self._note_gap(call, each, h, out.tensor if last else None)
+            h = [out.tensor if last else _made(each, h)]
+            self.steps.append(Step(str(call), each, inputs, output))
+            self.shapes[output] = tuple(h[0].shape[1:])
+            inputs = (output,)
 
-    def _value(self, node: fx.Node, step: PiecewiseMap, h: list[Tensor]) -> Tensor:
-        """What a step makes of its inputs; notes how far its linear part is from being one."""
-        name = self.trace.describe(node)
-        if isinstance(step, Affine):
-            value = step.linear(*h)
-            if step.transpose is None:
-                gap = (step.linear(*(-t / 2 for t in h)) + value / 2).abs().max()  # exact halves
-                allowed = torch.finfo(value.dtype).eps ** 0.75 * value.abs().max()
-                self.gaps.append((name, gap - allowed))
-            value = value if step.offset is None else value + step.offset
-        else:
-            value = on_piece(step, h[0], step.piece(h[0]))
-        if value.shape[:1] != self.probe.shape[:1]:
-            raise ValueError(
-                "model must be a function of one example at a time, got a tensor of shape"
-                f" {tuple(value.shape)} for {len(self.probe)} examples from {name}"
-            )
-        return value
+    def _maps(self, call: Call, out: Value) -> list[PiecewiseMap]:
+        rule, maps = _RULES.get(call.name), None
+        if rule is not None and all(v.tensor.is_floating_point() for v in (out, *call.tensors)):
+            try:
+                maps = rule(call, out, *call.args, **call.kwargs)
+            except ValueError as error:
+                raise ValueError(f"{call.place} {error}") from error
+            except TypeError as error:
+                raise ValueError(f"{call.place} is not known in this form: {error}") from error
+        if maps is None:
+            raise ValueError(f"model must be piecewise linear, got {call.place}")
+        return list(maps)
+
+    def _note_gap(self, call: Call, step: PiecewiseMap, h: list[Tensor], y: Tensor | None) -> None:
+        """How far the linear part of a step is from being linear, at exact halves."""
+        if isinstance(step, Affine) and step.transpose is None:
+            value = step.linear(*h) if y is None or step.offset is not None else y
+            gap = (step.linear(*(-t / 2 for t in h)) + value / 2).abs().max()
+            allowed = torch.finfo(value.dtype).eps ** 0.75 * value.abs().max()
+            self.gaps.append((call, gap - allowed))
 
     def _insist_on_linearity(self) -> None:
         """All gaps at once, as a device that computes ahead would wait for each."""
         gaps = torch.stack([gap for _, gap in self.gaps]).tolist() if self.gaps else []
-        for (name, _), gap in zip(self.gaps, gaps, strict=True):
+        for (call, _), gap in zip(self.gaps, gaps, strict=True):
             if not gap <= 0:
-                raise ValueError(f"model must be piecewise linear, got {name}")
+                raise ValueError(f"model must be piecewise linear, got {call.place}")
 
-    def _maps(
-        self, node: fx.Node, build: Callable[[], list[PiecewiseMap] | None]
-    ) -> list[PiecewiseMap]:
-        try:
-            maps = build()
-        except ValueError as error:
-            raise ValueError(f"{self.trace.describe(node)} {error}") from error
-        if maps is None:
-            raise ValueError(f"model must be piecewise linear, got {self.trace.describe(node)}")
-        return maps
+
+def _made(step: PiecewiseMap, h: list[Tensor]) -> Tensor:
+    return step(*h) if isinstance(step, Affine) else on_piece(step, h[0], step.piece(h[0]))

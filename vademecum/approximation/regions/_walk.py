@@ -33,7 +33,7 @@ _COPIES = 8  # of the widest activation's columns that a block holds at a time
 class _Block(NamedTuple):
     at: int
     cells: Cells
-    values: dict[str, Tensor]
+    values: dict[int, Tensor]
 
 
 def walk(
@@ -76,7 +76,7 @@ def _go_on(program: Program, block: _Block, most: int) -> Iterator[tuple[Cells, 
         yield from _go_on(program, part, most)
 
 
-def _alive(program: Program, at: int, values: dict[str, Tensor]) -> dict[str, Tensor]:
+def _alive(program: Program, at: int, values: dict[int, Tensor]) -> dict[int, Tensor]:
     return {k: v for k, v in values.items() if k not in program.dead_after[at]}
 
 

@@ -19,6 +19,7 @@ from torch import nn
 from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.regions.polygons import Regions
 from vademecum.arguments import whole
+from vademecum.models import Output
 from vademecum.randomness import source
 from vademecum.results import one_line
 
@@ -57,6 +58,7 @@ def certify_regions(
     regions: Regions,
     *,
     samples: int = 3,
+    output: Output = None,
     memory: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Certificate:
@@ -70,6 +72,8 @@ def certify_regions(
         model: The network.
         regions: What `linear_regions` found.
         samples: How many random points to ask about in each region.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
         generator: Where random numbers come from; torch's global generator by default.
 
@@ -84,7 +88,7 @@ def certify_regions(
     n, width, _ = regions.corners.shape
     centres, plane = regions.centres, regions.plane
     draw = source(generator, centres.device)
-    at_centre = activation_pattern(model, plane.at(centres), memory=memory)
+    at_centre = activation_pattern(model, plane.at(centres), output=output, memory=memory)
     code = torch.randint(  # a hash of each pattern: a collision could only raise a false alarm
         -(2**62), 2**62, at_centre.shape[1:], **draw
     ).to(centres.device)
@@ -94,7 +98,9 @@ def certify_regions(
         weights = torch.rand((n, width), dtype=centres.dtype, **draw).to(centres.device)
         weights = -(1 - weights).log()
         points = torch.einsum("rc,rcd->rd", weights / weights.sum(1, keepdim=True), regions.corners)
-        pattern = activation_pattern(model, plane.at((points + centres) / 2), memory=memory)
+        pattern = activation_pattern(
+            model, plane.at((points + centres) / 2), output=output, memory=memory
+        )
         strays += int(((pattern.long() * code).sum(1) != hashed).sum())
     whole_area = (plane.high[0] - plane.low[0]) * (plane.high[1] - plane.low[1])
     gap = 1 - float(regions.areas.sum()) / whole_area

@@ -140,7 +140,7 @@ def count_regions(model: nn.Module, shape: Sequence[int] | int | None = None) ->
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     like = next(model.parameters(), torch.empty(0)).detach().double()
     program = read_program(model, shape, like)
-    rows = program.within(_hyperplanes, program, torch.zeros((1, *shape)).to(like))
+    rows = _hyperplanes(program, torch.zeros((1, *shape)).to(like))
     m, width = len(rows), torch.Size(shape).numel() + 1
     work = zaslavsky_count(m, width - 2) * m * width
     if work > _MOST:

@@ -20,6 +20,7 @@ from vademecum.approximation.piecewise import read_program
 from vademecum.approximation.regions._cells import Cells
 from vademecum.approximation.regions._walk import walk
 from vademecum.arguments import floats
+from vademecum.models import Output
 from vademecum.results import one_line
 
 __all__ = ["Segments", "regions_along"]
@@ -49,6 +50,7 @@ def regions_along(
     a: Float[Tensor, " *shape"],
     b: Float[Tensor, " *shape"],
     *,
+    output: Output = None,
     memory: int | None = None,
 ) -> Segments:
     """The linear regions that a segment of input space crosses: breakpoints and affine maps.
@@ -57,6 +59,8 @@ def regions_along(
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         a: Where the segment starts, in the shape of one example.
         b: Where it ends.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Raises:
@@ -82,8 +86,8 @@ def regions_along(
         torch.tensor([[[-1.0], [1.0]]]).to(start), torch.tensor([2], device=start.device)
     )
     with torch.no_grad():
-        program = read_program(model, tuple(start.shape), start, name="a")
-        blocks = program.within(lambda: list(walk(program, segment, columns, memory)))
+        program = read_program(model, tuple(start.shape), start, name="a", output=output)
+        blocks = list(walk(program, segment, columns, memory))
     left = torch.cat([cells.corners[:, :, 0].amin(1) for cells, _ in blocks])
     maps = torch.cat([m for _, m in blocks]).mT
     order = left.argsort()

@@ -26,6 +26,7 @@ from vademecum.approximation.regions._cells import Cells
 from vademecum.approximation.regions._walk import walk
 from vademecum.approximation.regions.planes import Plane, checked_rectangle
 from vademecum.arguments import whole
+from vademecum.models import Output
 from vademecum.progress import ticking
 from vademecum.results import one_line
 
@@ -82,6 +83,7 @@ def linear_regions(
     plane: Plane,
     *,
     max_regions: int = 10**6,
+    output: Output = None,
     memory: int | None = None,
     progress: bool = False,
 ) -> Regions:
@@ -94,6 +96,8 @@ def linear_regions(
         plane: Where to look, in the shape of one example.
         max_regions: The most regions to find, beyond which it is an error; a wide rectangle of a
             wide network has many millions.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
         progress: Whether to show a progress bar on standard error.
 
@@ -116,7 +120,7 @@ def linear_regions(
     """
     centre, half = checked_rectangle(plane)
     o, u, v = (p.detach().double() for p in (plane.origin, plane.u, plane.v))
-    program = read_program(model, tuple(o.shape), o, name="plane")
+    program = read_program(model, tuple(o.shape), o, name="plane", output=output)
     columns = torch.stack([o + centre[0] * u + centre[1] * v, half[0] * u, half[1] * v])[None]
     square = torch.tensor([[[-1.0, -1], [1, -1], [1, 1], [-1, 1]]]).to(o)
     start = Cells(square, torch.tensor([4], device=o.device))
@@ -134,7 +138,7 @@ def linear_regions(
         return found
 
     with torch.no_grad():
-        blocks = program.within(collect)
+        blocks = collect()
     cells = Cells.joined([cells for cells, _ in blocks])
     maps = torch.cat([m for _, m in blocks]).mT  # (regions, outputs, 3)
     scale, shift = o.new_tensor(half), o.new_tensor(centre)
