@@ -66,6 +66,28 @@ def test_hooks_that_only_look_on():
     assert torch.equal(local_affine_map(model, X).A, expected.A)
 
 
+class BehindTheBack(nn.Module):
+    def forward(self, x):
+        h = x + 10
+        F.relu_(h)
+        return h
+
+
+def hooked():
+    layer = nn.Linear(3, 3)
+    layer.register_forward_hook(lambda m, given, out: out.clamp(-10, 10))
+    return layer
+
+
+@pytest.mark.parametrize("model", [BehindTheBack(), hooked()])
+def test_in_place_and_by_hooks(model):
+    x = 15 * torch.randn(9, 3).double()
+    found = local_affine_map(model.double(), x)
+    jacobian = torch.stack([torch.autograd.functional.jacobian(model, z[None]) for z in x])
+    torch.testing.assert_close(found.A, jacobian.reshape(9, 3, 3))
+    torch.testing.assert_close(found(x), model(x).detach())
+
+
 def test_the_map_holds_on_the_whole_cell():
     model, shape = MODELS["mlp"]
     x = 2 * torch.randn(3000, *shape).double()
@@ -139,13 +161,6 @@ class TimeFirst(nn.Module):
         return F.relu(x.transpose(0, 1)).transpose(0, 1)
 
 
-class BehindTheBack(nn.Module):
-    def forward(self, x):
-        h = x + 10
-        F.relu_(h)
-        return h
-
-
 class LateProduct(nn.Module):
     def forward(self, x):
         return F.relu(x - 5) * x
@@ -159,12 +174,6 @@ class LateMatmul(nn.Module):
 class Swapped(nn.Module):
     def forward(self, x):
         return x.clamp(0.2, -0.1)
-
-
-def hooked():
-    layer = nn.Linear(3, 3)
-    layer.register_forward_hook(lambda m, given, out: out.clamp(-10, 10))
-    return layer
 
 
 class Product(nn.Module):
@@ -229,17 +238,15 @@ ERRORS = [
         r"one example at a time, got a tensor of shape \(1, 3\) for 2 examples",
     ),
     (TimeFirst(), X[:, None], r"shape \(1, 2, 3\) for 2 examples from transpose in the model"),
-    (BehindTheBack(), X, "tensors changed in place or by hooks"),
-    (hooked(), X, "tensors changed in place or by hooks"),
     (LateProduct(), X, "piecewise linear, got mul in the model"),
     (LateMatmul(), X[:, None], "piecewise linear, got matmul in the model"),
     (
         Swapped(),
         X,
-        "clamp in the model must have a lower end below the upper one, got 0.2 and -",
+        r"clamp in the model .line.* must have a lower end below the upper one, got 0.2 and -",
     ),
     (Branching(), X, "model must be traceable"),
-    (Transposed(), X, "got getattr in the model"),
+    (Transposed(), X, r"one example at a time, got a tensor of shape \(3, 2\) .* from T in the"),
     (nn.BatchNorm1d(3, track_running_stats=False), X, "normalises by the statistics of its batch"),
     (nn.Linear(4, 2), X, r"model does not take inputs of shape \(3,\)"),
     (nn.ReLU(), X.long(), "x must be floating point, got torch.int64"),

@@ -90,7 +90,7 @@ def test_bounds_by_hand():
 DEEP = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2), nn.ReLU())
 ERRORS = [
     (count_regions, (DEEP,), r"one layer of units with kinks, got submodule '1' \(ReLU\), sub"),
-    (count_regions, (Maxout(2, 2), 2), "one layer of units with kinks, got the model itself"),
+    (count_regions, (Maxout(2, 2), 2), "one layer of units with kinks, got max in the model"),
     (count_regions, (nn.Linear(2, 2),), "one layer of units with kinks, got none"),
     (count_regions, (nn.ReLU(),), "shape must be given for a model without a dense layer"),
     (

@@ -165,7 +165,7 @@ REFUSED = [
     (ByBatch(), "code must do the same for every batch"),
     (Several(), "must give a tensor that depends on its input, got tuple: say which part counts"),
     (Constant(), "must give a tensor that depends on its input, got Tensor"),
-    (Flat(), r"one example at a time, got a tensor of shape \(8,\) for 2 examples from relu"),
+    (Flat(), r"one example at a time, got a tensor of shape \(8,\) for 2 examples from view"),
     (Scripted(), "scripted"),
 ]
 

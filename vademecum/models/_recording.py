@@ -124,7 +124,9 @@ def following(model: nn.Module, stack: Stack) -> Iterator[None]:
     try:
         for path, module in model.named_modules():
             if isinstance(module, torch.jit.ScriptModule):
-                raise ValueError(f"model must not be scripted, got {described_module(path, module)}")
+                raise ValueError(
+                    f"model must not be scripted, got {described_module(path, module)}"
+                )
             own = vars(module)
             before.append((module, own.get("forward")))
             own["forward"] = _entered(module.forward, (path, module), stack)

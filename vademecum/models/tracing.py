@@ -74,14 +74,13 @@ class Trace:
         """The calls that matter, with what differs between the runs made to go with the batch."""
         if [call.name for call in first] != [call.name for call in second]:
             raise _different()
-        needed, calls = {self.result.index}, []
+        needed, calls, shapes = {self.result.index}, [], []
         for call, other in zip(reversed(first), reversed(second), strict=True):
             call.outputs = [v if v and v.index in needed else None for v in call.outputs]
             if not any(call.outputs):
                 continue
-            for v, w in zip(call.outputs, other.outputs, strict=True):
-                if v and w:
-                    self._insist_on_rows(call, v.tensor.shape, w.tensor.shape)
+            pairs = zip(call.outputs, other.outputs, strict=True)
+            shapes.append([(v.tensor.shape, w.tensor.shape) for v, w in pairs if v and w])
             try:
                 call.args = self._merge(call.args, other.args)
                 call.kwargs = self._merge(call.kwargs, other.kwargs)
@@ -89,15 +88,18 @@ class Trace:
                 raise _different(f", got another constant for each in {call.place}") from None
             needed.update(value.index for value in call.tensors)
             calls.append(call)
+        for call, pairs in zip(reversed(calls), reversed(shapes), strict=True):
+            self._insist_on_rows(call, pairs)
         return calls[::-1]
 
-    def _insist_on_rows(self, call: Call, one: torch.Size, other: torch.Size) -> None:
+    def _insist_on_rows(self, call: Call, shapes: list[tuple[torch.Size, torch.Size]]) -> None:
         n, m = self.sizes
-        if one[:1] != (n,) or other[:1] != (m,) or one[1:] != other[1:]:
-            raise Entangled(
-                "model must be a function of one example at a time, got a tensor of shape"
-                f" {tuple(one)} for {n} examples from {call.place}"
-            )
+        for one, other in shapes:
+            if one[:1] != (n,) or other[:1] != (m,) or one[1:] != other[1:]:
+                raise Entangled(
+                    "model must be a function of one example at a time, got a tensor of shape"
+                    f" {tuple(one)} for {n} examples from {call.place}"
+                )
 
     def _merge(self, one: Any, other: Any) -> Any:
         """What stands for an argument of the one run and the same one of the other."""
