@@ -11,7 +11,7 @@ from tests.gradients.nets import NETS, call, close, make
 from tests.gradients.test_jacobian import Peak
 from vademecum.gradients import _example_passes
 from vademecum.gradients._example_passes import passes
-from vademecum.gradients._recorded_pass import study
+from vademecum.gradients._independent_rows import study
 from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.jacobian_operator import jacobian
 from vademecum.gradients.loss_gradient import gradient
