@@ -116,6 +116,12 @@ def test_integer_tensors_compare_exactly_where_doubles_of_them_would_agree_up_to
     assert equals("it", (large + 1).double(), large).holds  # up to 1e-9 of its size
 
 
+def test_conjugates_compare_as_other_complex_numbers_do():
+    z = torch.tensor([1 + 2j])
+    assert equals("it", z.conj(), torch.tensor([1 - 2j])).holds
+    assert equals("it", z.conj(), z).refutes
+
+
 def test_excess_counts_tolerances():
     assert equals("it", 1.0, 2.0, tol=0.1).excess == pytest.approx(1 / 0.3)
     assert equals("it", 1, 2).excess == math.inf

@@ -2,11 +2,12 @@
 
 import math
 from fractions import Fraction
+from itertools import combinations
 from typing import Literal
 
 import pytest
 
-from vademecum.claims import Claim, at_most, equals
+from vademecum.claims import Claim, at_most, equals, lowest
 from vademecum.claims.knobs import check_knobs, explained_knobs, parse_knob, without_knobs
 from vademecum.errors import UsageError
 
@@ -80,6 +81,18 @@ def test_a_claim_refuses_nonsense_instead_of_holding():
         claim.run(n=-3)
     with pytest.raises(UsageError, match="knob rule must be one of 'hebb'"):
         claim.run(rule="<b>x")
+
+
+def test_a_check_may_refuse_a_knob_itself():
+    def pairs(n: int = 3):
+        lowest("n", n, 2)
+        yield equals("pairs", n * (n - 1) // 2, len(list(combinations(range(n), 2))))
+
+    claim = Claim("room.pairs", pairs, "exhaustion")
+    assert claim.run().evidence[0].holds
+    assert claim.run(n=2).evidence[0].holds
+    with pytest.raises(UsageError, match="knob n must be at least 2, got 1"):
+        claim.run(n=1)
 
 
 @pytest.mark.parametrize(

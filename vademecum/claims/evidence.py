@@ -223,5 +223,5 @@ def _tensor(value: Any) -> Tensor:
         value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
     )
     if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
+        tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor.long() if tensor.dtype == torch.bool else tensor

@@ -113,6 +113,7 @@ def barron_network(
         formula: The network as a function of $\theta$, $b$, $\beta$, $b_0$ and the inputs.
         sigmoidal: The functions that are said to be sigmoidal.
     """
+    yield from _steps()
     for d in (1, 3):
         x = torch.randn(40, d)
         network = barron_fit(x, x.sum(1).sin(), 4, steepness=3.0).network
@@ -135,6 +136,23 @@ def barron_network(
             yield equals("value at an end of the line", values[end], limit, tol=1e-12,
                          t=float(t[end]), sigma=name)  # fmt: skip
         yield at_most("modulus of the function", values.abs(), 1.0, sigma=name)
+
+
+def _steps():
+    """Networks of steps, and the same with steep units, which stand at the same places."""
+    x = torch.randn(40, 1)
+    y = (2 * x[:, 0]).sin()
+    fit = barron_fit(x, y, 3)
+    theta, b, beta, bias = (p.detach() for p in fit.network.parameters())
+    steps = (x[:, 0] * theta + b[:, None] > 0).double()
+    yield equals("value of a network of steps", fit.network(x)[:, 0], beta[0] @ steps + bias)
+    yield equals("steepness of a step", theta.abs(), 1.0)
+    (steep, place, *_), (sharp, where, *_) = (
+        [p.detach() for p in barron_fit(x, y, 1, steepness=k).network.parameters()]
+        for k in (5.0, torch.inf)
+    )
+    yield equals("steepness of a unit", steep.abs(), 5.0)
+    yield equals("where a unit stands, against a step", place / steep[0], where / sharp[0])
 
 
 barron_network.foil(r"$\tanh$ tends to $-1$", sigmoidal=("tanh",))

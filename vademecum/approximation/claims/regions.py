@@ -12,9 +12,8 @@ from vademecum.approximation import (
     linear_regions,
     local_affine_map,
     plane_through,
-    regions_along,
 )
-from vademecum.approximation.claims._networks import piecewise_linear
+from vademecum.approximation.claims._networks import local_maps, piecewise_linear
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.connectionism import signed_distance
 from vademecum.foundations import Box
@@ -146,30 +145,7 @@ def activation_pattern(flips: int = 0, points: int = 1000, checked: int = 6):
     yield equals("points with another pattern than their region", check.strays, 0)
     yield equals("area that regions miss", check.area_gap, 0.0)
     for name, (net, inputs) in piecewise_linear().items():
-        yield from _local_maps(name, net, inputs)
-
-
-def _local_maps(name: str, model: nn.Module, x: Tensor):
-    """Maps of cells against autograd, at points and along a segment between two of them."""
-    A, b = local_affine_map(model, x)
-    for i, point in enumerate(x):
-        slope = torch.autograd.functional.jacobian(lambda v: model(v[None]).flatten(), point)
-        wanted, value = slope.flatten(1), model(point[None]).flatten().detach()
-        yield equals("matrix of the local affine map", A[i], wanted, network=name, point=i)
-        offset = value - wanted @ point.flatten()
-        yield equals("offset of the local affine map", b[i], offset, network=name, point=i)
-    breaks, maps = regions_along(model, x[0], x[1])
-    ends = torch.cat([torch.zeros(1), breaks, torch.ones(1)])
-    for share in (0.0, 0.3, 1.0):  # at both ends of each piece, and inside
-        r = torch.lerp(ends[:-1], ends[1:], share)
-        values = model(torch.stack([torch.lerp(x[0], x[1], v) for v in r.tolist()])).flatten(1)
-        line = maps[..., 0] + r[:, None] * maps[..., 1]
-        yield equals("values along a segment", line, values, network=name, share=share)
-    if x.ndim > 2:
-        return
-    check = certify_regions(model, linear_regions(model, plane_through(*x[:3])), samples=1)
-    yield equals("distinct patterns among regions", check.patterns, check.regions, network=name)
-    yield equals("points with another pattern than their region", check.strays, 0, network=name)
+        yield from local_maps(name, net, inputs)
 
 
 activation_pattern.foil("the pattern with one bit of the first layer flipped", flips=1)

@@ -1,13 +1,14 @@
 """That a projection is the nearest point."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, equals
 from vademecum.foundations import project
 
 ORDERS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
@@ -83,6 +84,20 @@ def projection_nearest(
             there = torch.pdist(p)
             yield at_most("distances of projections", there, torch.pdist(x), **at)
             yield equals("projections projected again", nearest(p, onto, radius=radius), p, **at)
+            if d == 5:
+                yield from _derivative(lambda x, o=onto, r=radius: nearest(x, o, radius=r), x, **at)
+
+
+def _derivative(f: Callable[[Tensor], Tensor], x: Tensor, **at: Any) -> Iterator[Evidence]:
+    """The derivative along a direction, forwards and backwards, against a difference quotient."""
+    x = x[-3:].clone().requires_grad_()
+    u, v = torch.randn(2, *x.shape)
+    h = 1e-9  # so small that no piece ends within it; rounding leaves some 1e-6
+    wanted = (f(x.detach() + h * v) - f(x.detach() - h * v)) / (2 * h)
+    found = torch.func.jvp(f, (x.detach(),), (v,))[1]
+    yield equals("derivative of the projection", found, wanted, tol=1e-5, **at)
+    (pulled,) = torch.autograd.grad((u * f(x)).sum(), x)
+    yield equals("derivative, backwards", (pulled * v).sum(), (u * wanted).sum(), tol=1e-5, **at)
 
 
 projection_nearest.foil(

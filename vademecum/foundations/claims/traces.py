@@ -1,14 +1,16 @@
 """What the course claims of traces."""
 
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product as combinations_of
 from typing import Literal
 
 import numpy as np
+import scipy.sparse
 import torch
 
-from vademecum.claims import claim, equals
-from vademecum.foundations import trace
+from vademecum.claims import Evidence, claim, equals
+from vademecum.foundations import LinearOperator, aslinearoperator, trace
 from vademecum.foundations.claims.determinants import minus_second_coefficient, whole
 
 
@@ -138,6 +140,33 @@ def trace_linear(
         factor = c if homogeneous == "c" else c**n
         name = "trace of $c A$, times $8^n$"
         yield equals(name, int(8**n * scaled), int(8**n * factor * a), n=n, c=str(c))
+    yield from _operators()
+
+
+def _operators() -> Iterator[Evidence]:
+    """Sums, multiples, products and adjoints of matrices that are known by their products only."""
+    A, B, C = (torch.randn(*s, dtype=torch.complex128) for s in ((3, 2), (3, 2), (2, 4)))
+    a = LinearOperator((3, 2), lambda x: A @ x, lambda y: A.mH @ y, dtype=A.dtype)
+    rows, x = torch.randn(5, 3, dtype=A.dtype), torch.randn(2, dtype=A.dtype)
+    dense = {"a + B": A + B, "B - a": B - A, "-2i a": -2j * A, "a C": A @ C, "C^T a^T": C.T @ A.T,
+             "a^H": A.mH, "a^T": A.T, "a / 4": A / 4}  # fmt: skip
+    c = aslinearoperator(C)
+    found = (a + B, aslinearoperator(B) - a, -2j * a, a @ c, c.T @ a.T, a.H, a.T, a / 4)
+    for (name, wanted), op in zip(dense.items(), found, strict=True):
+        yield equals("matrix of an operator", op.dense(), wanted, of=name)
+        (m, n), probe = wanted.shape, torch.randn(wanted.shape[0], 2, dtype=A.dtype)
+        yield equals("size of an operator", list(op.shape), [m, n], of=name)
+        yield equals("product with the adjoint", op.H @ probe, wanted.mH @ probe, of=name)
+    yield equals("product with a vector", a @ x, A @ x)
+    yield equals("product from the left", rows @ a, rows @ A)
+    yield equals("product of a row", rows[0] @ a, rows[0] @ A)
+    table = np.arange(6.0).reshape(2, 3)[:, ::-1]
+    for kind, given in (("NumPy", table), ("SciPy", scipy.sparse.csr_array(table))):
+        wanted = torch.tensor(table.tolist())
+        found = aslinearoperator(given)
+        yield equals("matrix of another library", found.dense(), wanted, of=kind)
+        probe = torch.randn(2, 1)
+        yield equals("product with its transpose", found.T @ probe, wanted.T @ probe, of=kind)
 
 
 trace_linear.foil(

@@ -45,15 +45,19 @@ TENSORS: dict[str, Callable[[Any, Any], Any]] = {  # of a (3, 4) and b (4,)
     "places": lambda a, b: torch.cat([a[1:, ::2], a.T[:2, :2], b[[0, 0, 3, 1]].view(2, 2)], 1),
     "axes": lambda a, b: a.transpose(0, 1).flatten().reshape(2, 2, 3).permute(2, 0, 1) * b[:2],
     "matrices": lambda a, b: (a @ b) @ a + (a @ a.mT)[None] @ a.unsqueeze(0).squeeze(0) * b,
-    "attention": lambda a, b: F.scaled_dot_product_attention(a * b, a, a + 1, is_causal=True),
+    "attention": lambda a, b: (
+        F.scaled_dot_product_attention((a * b)[None], a[None], a[None] + 1, is_causal=True)
+        + F.scaled_dot_product_attention(a[None], a[None], b * a[None], torch.eye(3), scale=2.0)
+    ),
     "layer": lambda a, b: F.linear(a, a * b, b[:3]),
     "losses": lambda a, b: (
         F.cross_entropy(a * b, torch.tensor([2, 0, 2]))
         + F.cross_entropy(a, torch.tensor([1, 1, 3]), reduction="sum") * F.mse_loss(a[0], b)
     ),
     "convolution": lambda a, b: torch.conv1d(
-        a.reshape(1, 2, 6), b.reshape(2, 1, 2), stride=2, padding=1, groups=2
+        a.reshape(1, 2, 6), b.reshape(2, 1, 2), b[:2], stride=2, padding=1, groups=2
     ),
+    "images": lambda a, b: torch.conv2d(a.reshape(1, 1, 3, 4), b.reshape(2, 1, 1, 2), b[2:]),
 }
 """Programs of tensors, in which every operation of the tape occurs."""
 

@@ -66,6 +66,7 @@ def layers() -> dict[str, tuple[nn.Module, Tensor]]:
             torch.randn(4, 2, 5),
         ),
         "space": (nn.Conv3d(1, 2, 2, stride=2, bias=False), torch.randn(4, 1, 3, 4, 2)),
+        "grids": (nn.Linear(3, 2), torch.randn(4, 2, 5, 3)),
         "twice": (Twice(scaled=False), torch.randn(4, 4)),
         "scaled": (Twice(scaled=True), torch.randn(4, 4)),
     }

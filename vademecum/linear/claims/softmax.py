@@ -165,6 +165,8 @@ def two_class_softmax(first: float = 1.0, second: float = -1.0, d: int = 4):
     two = SoftmaxRegression(weight_decay=0.1, tol=1e-11).fit(x, y)
     one = LogisticRegression(weight_decay=0.05, tol=1e-11).fit(x, y)
     yield equals("fitted probabilities", two.predict_proba(x), one.predict_proba(x))
+    scores = two.decision_function(x)
+    yield equals("scores of the second class", scores, one.decision_function(x))
     joined = first * two.coef_[1] + second * two.coef_[0]
     yield equals("difference of the fitted weight vectors", joined, one.coef_[0])
     wide = torch.cat([x, torch.ones(30, 1)], 1)
