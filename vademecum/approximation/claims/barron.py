@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vademecum.approximation import barron_constant as constant_of
 from vademecum.approximation import barron_fit, radial_barron_constant
-from vademecum.claims import at_most, claim, equals
+from vademecum.claims import at_most, claim, equals, lowest
 from vademecum.foundations import Ball
 
 
@@ -227,6 +227,7 @@ def barron_theorem(
         points: How many points are drawn from the ball.
         units: How many units are taken at most.
     """
+    lowest("points", points, 2 * units)
     r, omega = 0.1, 200.0
     x = r * torch.linspace(-1, 1, points)[:, None]
     y = (omega * x[:, 0]).cos()

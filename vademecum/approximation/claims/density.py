@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vademecum.approximation import bernstein_polynomial, best_uniform_fit
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 
 
 def largest_later(errors: Tensor) -> Tensor:
@@ -50,6 +50,7 @@ def uniform_convergence(
         norm: The error of a term: the supremum, or the value at the point 0.9 alone.
         horizon: How many terms are looked at.
     """
+    lowest("horizon", horizon, 3)
     x = torch.cat([torch.tensor([0.9]), 1 - 2.0 ** -torch.arange(41)])
     x = x if norm == "sup" else x[:1]
     m = torch.arange(1, horizon + 1)[:, None]

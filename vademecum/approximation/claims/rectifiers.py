@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from vademecum.approximation import AbsUnit
 from vademecum.approximation.claims.activations import derivative
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 CASES = r"$\mathrm{ReLU}'(x) = \begin{cases} 0 & x \le 0 \\ 1 & x \ge 0 \end{cases}$"
@@ -47,6 +47,7 @@ def relu(
         subdifferential: The ends of the subdifferential at 0.
         n: How many points are drawn.
     """
+    lowest("n", n, 2)
     special = torch.tensor([0.0, -0.0, 5e-324, -5e-324, 1e308, -1e308, math.inf, -math.inf])
     z = torch.cat([special, torch.randn(n)])
     yield equals("ReLU", torch.relu(z), np.maximum(z.numpy(), 0.0), tol=0.0)
@@ -112,6 +113,7 @@ def abs_unit(slope: int = 2, share: int = 2, n: int = 1000):
         share: The multiple of the maximum on the left.
         n: How many pairs of integers are drawn.
     """
+    lowest("n", n, 2)
     unit = AbsUnit()
     f, g = torch.randint(-1000, 1001, (2, n))
     f[0], g[0] = 0, 1

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.approximation import pwl_to_abs, pwl_to_relu
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 
 Network = Callable[[Tensor], Tensor]
 
@@ -126,6 +126,7 @@ def relu_spline(
         n: At how many points a function is given, 3 at least.
         sets: How many functions are drawn.
     """
+    lowest("n", n, 4)
     n = max(n, 3)
     for k in range(sets):
         x, y = random_pwl(n)

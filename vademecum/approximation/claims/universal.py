@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.approximation import best_uniform_fit, fit_readout, random_feature_fit
-from vademecum.claims import Evidence, at_least, at_most, claim, equals, in_mean, rational_rank
+from vademecum.claims import (
+    Evidence,
+    at_least,
+    at_most,
+    claim,
+    equals,
+    in_mean,
+    lowest,
+    rational_rank,
+)
 
 UNITS = {
     "logistic": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu, "square": torch.square,
@@ -94,6 +103,7 @@ def universal_approximation(
         bounded: The activations that are said to be bounded by 1 and not constant.
         points: How many points of $[0, 1]$ a network is fitted to.
     """
+    lowest("points", points, 20)
     x = torch.linspace(0, 1, points)[:, None]
     y = (6 * x[:, 0]).sin()
 
@@ -156,6 +166,7 @@ def uat_compact(reach: float = 1.0, units: int = 60, side: int = 21):
         units: How many hidden units are drawn.
         side: How many points a side of the grid has, 2 at least.
     """
+    lowest("units", units, 40)
     line = torch.linspace(-1, 1, max(side, 2))
     x = torch.cartesian_prod(line, line)
     network = random_feature_fit(x, x[:, 0], units, activation=nn.Tanh(), scale=1.0, alpha=1e-6)
@@ -212,6 +223,8 @@ def polynomial_activation(
         units: How many integer units are drawn.
         points: At how many integer points they are evaluated.
     """
+    lowest("units", units, 20)
+    lowest("points", points, 20)
     name = "dimension of the span of integer units"
     for n, d in ((1, 2), (1, 3), (2, 2), (2, 3), (3, 2)):
         w, b = torch.randint(-5, 6, (units, n)), torch.randint(-5, 6, (units, 1))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vademecum.claims import claim, equals
+from vademecum.claims import claim, equals, lowest
 from vademecum.foundations import cross_entropy as cross
 from vademecum.foundations import entropy as shannon
 from vademecum.foundations import huffman_code
@@ -40,6 +40,7 @@ def kl_code_length(
         trees: How many binary trees are drawn.
         leaves: How many leaves each has.
     """
+    lowest("leaves", leaves, 2)
     pairs = [(torch.tensor([1, 2, 2]), torch.tensor([1.0, 1.0, 6.0]))]
     for _ in range(trees):
         depths = [0]

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 from vademecum.foundations.claims.convexity import Function
 
 Point = list[Fraction]
@@ -113,6 +113,7 @@ def strict_convexity_uniqueness(
             and minus the logarithm.
         n: How many candidates for a minimiser are tried.
     """
+    lowest("n", n, 2)
     zoo: dict[str, tuple[Function, Tensor, Callable[[Tensor], Tensor]]] = {
         "exponential": (torch.exp, torch.linspace(-50, 50, n), lambda x: x - 1),
         "logarithm": (lambda x: -x.log(), torch.linspace(0.01, 50, n), lambda x: 2 * x),

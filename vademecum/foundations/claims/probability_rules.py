@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import at_least, at_most, claim, equals, lowest
 from vademecum.foundations import bayes_posterior, conditional, marginal
 
 Sizes = tuple[tuple[int, ...], ...]
@@ -239,6 +239,7 @@ def union_bound(
         families: How many families of each size are drawn.
         points: The number of points of the space.
     """
+    lowest("families", families, 20)
     weights = torch.randint(0, 4, (families, points))
     weights[:, 0] = 1
     for size in (2, 3, 6):

@@ -15,6 +15,7 @@ from vademecum.claims import (
     claim,
     equals,
     in_mean,
+    lowest,
     with_eigenvalues,
 )
 from vademecum.foundations import ProbeEstimate, log_det, spectral_density, trace
@@ -76,6 +77,8 @@ def hutchinson_variance(diagonal: float = 0.0, n: int = 7, runs: int = 120) -> I
             are drawn.
         runs: How many estimates are drawn, from eight products with the matrix each.
     """
+    lowest("n", n, 3)
+    lowest("runs", runs, 100)
     A = with_eigenvalues(torch.randn(n))
     Z = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=n)))
     entries, rows = (Z @ A) * Z, variances(A, diagonal)
@@ -173,6 +176,7 @@ def spectral_quadrature(extra: int = 0, n: int = 30):
         extra: By how much the degree exceeds $2 s - 1$.
         n: The size of the matrix.
     """
+    lowest("n", n, 6)
     values = torch.linspace(-1, 1, n) + 0.01 * torch.rand(n)
     A = with_eigenvalues(values)
     for s in (1, 2, 3, 4):

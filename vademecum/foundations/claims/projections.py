@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vademecum.claims import Evidence, at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, equals, lowest
 from vademecum.foundations import project
 
 ORDERS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
@@ -66,6 +66,7 @@ def projection_nearest(
         points: How many points are drawn for each set, dimension and radius.
         widths: The dimensions.
     """
+    lowest("points", points, 4)
     for onto in sets:
         for d, radius in product(widths, (0.5, 1.0, 7.0)):
             at = {"d": d, "set": onto, "radius": radius}

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals, with_eigenvalues
+from vademecum.claims import at_least, at_most, claim, equals, lowest, with_eigenvalues
 from vademecum.foundations import power_iteration as iterate
 
 
@@ -44,6 +44,8 @@ def power_iteration(
         rounds: How many rounds are made.
         n: The number of columns of the random matrix; it has two rows more.
     """
+    lowest("rounds", rounds, 20)
+    lowest("n", n, 2)
     kind = "singular" if transposed else "eigenvalue"
     shear = torch.tensor([[1.0, 5.0], [0.0, 0.5]])
     found = iterate(shear, kind=kind, tol=0, max_iter=rounds).value

@@ -81,14 +81,14 @@ def pascal_rule(drop: int = 1, neighbour: int = -1, largest: int = 10):
         subsets = [list(combinations(range(n), k)) for k in ks]
         inside = [sum(n - 1 in subset for subset in every) for every in subsets]
         outside = [len(every) - i for every, i in zip(subsets, inside, strict=True)]
-        first = [math.comb(n - drop, k) for k in ks]
-        second = [math.comb(n - drop, k + neighbour) for k in ks]
+        first = [math.comb(max(n - drop, 0), k) for k in ks]
+        second = [math.comb(max(n - drop, 0), k + neighbour) for k in ks]
         yield equals("subsets that avoid the last element", first, outside, n=n)
         yield equals("subsets that contain the last element", second, inside, n=n)
     cover = lambda n, d: 2 * sum(math.comb(n - 1, k) for k in range(d))  # noqa: E731
     for n in range(1, 51):
         ks = range(1, n + 1)
-        both = [math.comb(n - drop, k) + math.comb(n - drop, k + neighbour) for k in ks]
+        both = [math.comb(max(n - drop, 0), k) + math.comb(max(n - drop, 0), k + neighbour) for k in ks]
         yield equals("sum of two neighbours", both, [math.comb(n, k) for k in ks], n=n)
         grown = [cover(n + 1, d) for d in ks]
         parts = [cover(n, d) + cover(n, d - 1) for d in ks]
