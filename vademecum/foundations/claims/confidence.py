@@ -1,15 +1,16 @@
 """What the course needs of exact confidence intervals for a probability."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import scipy.special
 import scipy.stats
 import torch
 from torch import Tensor
 from torch.distributions import Binomial
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, equals
 from vademecum.foundations import clopper_pearson, clopper_pearson_sample_size
 
 
@@ -85,6 +86,7 @@ def clopper_pearson_coverage(
                     yield equals(
                         "tail at the upper limit, over $\\alpha$ or its half", tail, 1.0, **at
                     )
+    yield from _many_trials()
     for epsilon, confidence in ((0.1, 0.95), (0.2, 0.999), (0.35, 0.5)):
         n = clopper_pearson_sample_size(epsilon, confidence=confidence)
         at = {"epsilon": epsilon, "confidence": confidence}
@@ -93,6 +95,19 @@ def clopper_pearson_coverage(
         )
         short = longest(n - 1, confidence) if n > 1 else 1.0
         yield at_least("longest interval with one trial less", short, 2 * epsilon, **at)
+
+
+def _many_trials(n: int = 10**9) -> Iterator[Evidence]:
+    """Limits for so many trials that SciPy's inverse of the beta function can miss them."""
+    for k in (1000, n - 1000):
+        low, high = clopper_pearson(k, n, confidence=0.9)
+        for name, tail in (
+            ("lower", scipy.special.bdtrc(k - 1, n, low)),
+            ("upper", scipy.special.bdtr(k, n, high)),
+        ):
+            yield equals(
+                f"tail at the {name} limit, over its half", tail / 0.05, 1.0, tol=1e-6, k=k
+            )
 
 
 clopper_pearson_coverage.foil(

@@ -162,6 +162,9 @@ def conditional_independence(
             within = within or without
         measured = int(is_independent(joint, 0, 1, given))
         yield equals("whether independent given Z", measured, int(within), table=i)
+        never = torch.cat([joint, torch.zeros_like(joint[..., :1])], -1)
+        found = int(is_independent(never, 0, 1, given))
+        yield equals("the same if Z has a value of probability 0", found, measured, table=i)
         if table.sum(0).all():  # then P(y, z) > 0 everywhere
             gap = conditional(joint, 0, given=(1, 2)) - conditional(joint, 0, given=2)[:, None]
             free = int(gap.abs().max() < 1e-12)

@@ -82,6 +82,8 @@ def projection_nearest(
             else:
                 size = torch.linalg.vector_norm(p, ORDERS[onto], dim=-1)
                 yield at_most("norm of the projection", size, radius, **at)
+            blocks = nearest(x[:4].view(2, 2, d), onto, radius=radius)
+            yield equals("projections of a batch in two axes", blocks.view(4, d), p[:4], **at)
             there = torch.pdist(p)
             yield at_most("distances of projections", there, torch.pdist(x), **at)
             yield equals("projections projected again", nearest(p, onto, radius=radius), p, **at)

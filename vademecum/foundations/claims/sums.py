@@ -88,7 +88,8 @@ def pascal_rule(drop: int = 1, neighbour: int = -1, largest: int = 10):
     cover = lambda n, d: 2 * sum(math.comb(n - 1, k) for k in range(d))  # noqa: E731
     for n in range(1, 51):
         ks = range(1, n + 1)
-        both = [math.comb(max(n - drop, 0), k) + math.comb(max(n - drop, 0), k + neighbour) for k in ks]
+        m = max(n - drop, 0)
+        both = [math.comb(m, k) + math.comb(m, k + neighbour) for k in ks]
         yield equals("sum of two neighbours", both, [math.comb(n, k) for k in ks], n=n)
         grown = [cover(n + 1, d) for d in ks]
         parts = [cover(n, d) + cover(n, d - 1) for d in ks]
