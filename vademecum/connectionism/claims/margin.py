@@ -185,13 +185,18 @@ def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n
         w, b = classifier(x, y)
         half = v.norm() / 2
         yield equals("margin of the classifier", margin(w, b, x, y), half, d=d)
-        for scale in (2.0**600, 2.0**-600):
-            far = MaxMarginClassifier().fit(scale * x, y)
-            yield equals("margin in other units", far.margin_ / scale, half, d=d)
-            near = nearest_point(scale * p, scale * q).point / scale
-            yield equals("distance in other units", near.norm(), 2 * half, d=d)
-            turned = margin(scale * w, scale * b, x, y)
-            yield equals("margin with weights in other units", turned, half, d=d)
+        yield from _in_other_units(x, y, w, b, half, d)
+
+
+def _in_other_units(x: Tensor, y: Tensor, w: Tensor, b: float, half: Tensor, d: int):
+    """Everything scales with the points, however large or small."""
+    for scale in (2.0**600, 2.0**-600):
+        far = MaxMarginClassifier().fit(scale * x, y)
+        yield equals("margin in other units", far.margin_ / scale, half, d=d)
+        near = nearest_point(scale * x[y > 0], scale * x[y < 0]).point / scale
+        yield equals("distance in other units", near.norm(), 2 * half, d=d)
+        turned = margin(scale * w, scale * b, x, y)
+        yield equals("margin with weights in other units", turned, half, d=d)
 
 
 def _cut_short():
