@@ -192,9 +192,10 @@ def spectral_quadrature(extra: int = 0, n: int = 30):
         yield at_least("nodes, from below", found.nodes, values.min(), tol=1e-12, steps=s)
     squares = n * (V * (A @ A @ V)).sum(0)
     yield from one_sample("trace of $A^2$", found.trace(torch.square), squares, n=n)
-    grid = torch.linspace(-1.5, 1.5, 7)
+    grid, spread = torch.linspace(-1.5, 1.5, 7), float(found.nodes.max() - found.nodes.min())
+    yield equals("width that four steps resolve", found.resolution, spread / 4)
     for width in (0.3, None):
-        wide = width or float(found.nodes.max() - found.nodes.min()) / 50
+        wide = width or spread / 4
         bumps = scipy.stats.norm.pdf(grid[:, None, None].numpy(), found.nodes.numpy(), wide)
         found_here = ProbeEstimate(*found(grid, width=width), 0)
         bumps = (found.weights * torch.as_tensor(bumps)).sum(-1)

@@ -103,7 +103,7 @@ def each_example():
         yield equals("gradient of the mean loss", mean, wanted.mean(0), network=name)
 
 
-@claim(by="identity", sources=("A-092", "A-093", "A-094", "B-155"), budget=0.5)
+@claim(by="identity", sources=("A-092", "A-093", "A-094", "B-155"), budget=1.0)
 def backprop(stored: Literal["input", "output"] = "input"):
     r"""Backpropagation in three passes.
 

@@ -159,19 +159,14 @@ ridge.erratum(
 def by_enumeration(x: Tensor, y: Tensor, alpha: float) -> Tensor:
     """The lasso by brute force: the best of the consistent solutions over all sign patterns."""
     n, d = x.shape
-    best, least = torch.zeros(d), float(y.square().sum() / (2 * n))
-    for pattern in product((-1.0, 0.0, 1.0), repeat=d):
-        signs = torch.tensor(pattern)
-        on = signs != 0
-        if not on.any():
-            continue
-        few = x[:, on]
-        w = torch.zeros(d)
-        w[on] = torch.linalg.solve(few.T @ few / n, few.T @ y / n - alpha * signs[on])
-        value = float((y - x @ w).square().sum() / (2 * n) + alpha * w.abs().sum())
-        if torch.equal(w.sign(), signs) and value < least:
-            best, least = w, value
-    return best
+    signs = torch.tensor(list(product((-1.0, 0.0, 1.0), repeat=d)))
+    on = signs != 0
+    rest = torch.diag_embed((~on).double())  # weights that are off stay zero
+    gram = torch.where(on[:, :, None] & on[:, None], x.T @ x / n, rest)
+    w = torch.linalg.solve(gram, torch.where(on, x.T @ y / n - alpha * signs, 0.0))
+    value = (y - w @ x.T).square().sum(1) / (2 * n) + alpha * w.abs().sum(1)
+    consistent = (w.sign() == signs).all(1)
+    return w[value.masked_fill(~consistent, torch.inf).argmin()]
 
 
 def optimality(x: Tensor, y: Tensor, w: Tensor, alpha: float) -> Tensor:
