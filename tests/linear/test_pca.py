@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA as Peer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -151,6 +152,35 @@ def test_total_does_not_depend_on_the_solver():
         principal_directions(x, 2, solver=s, oversamples=2, power=1).total for s in SOLVERS[1:]
     ]
     assert totals == pytest.approx([float(x.square().sum())] * 3)
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_likelihood_is_that_of_the_normal_distribution(k, whiten):
+    x = decaying(50, 6)
+    ours, peer = PCA(k, whiten=whiten).fit(x), Peer(k, svd_solver="full").fit(x)
+    covariance = ours.get_covariance()
+    np.testing.assert_allclose(covariance, peer.get_covariance(), rtol=1e-9, atol=1e-12)
+    wanted = multivariate_normal(x.mean(0), covariance).logpdf(x[:7] + 1)
+    np.testing.assert_allclose(ours.score_samples(x[:7] + 1), wanted, rtol=1e-8)
+    assert ours.score(x) == pytest.approx(peer.score(x))
+    tensor = PCA(k, whiten=whiten).fit(torch.from_numpy(x))
+    np.testing.assert_allclose(tensor.score_samples(torch.from_numpy(x[:7] + 1)), wanted)
+    np.testing.assert_allclose(tensor.get_covariance(), covariance)
+
+
+@pytest.mark.parametrize("scale", [2.0**-40, 2.0**40])
+def test_likelihood_in_any_unit(scale):
+    """Scaling d = 4 features by s divides the density by s^4."""
+    x = decaying(60, 4).astype(np.float32)
+    first, second = (PCA(2).fit(v).score(v) for v in (x, x * np.float32(scale)))
+    assert second == pytest.approx(first - 4 * math.log(scale), rel=1e-5)
+
+
+def test_no_density_without_variance():
+    for x in (decaying(4, 6), np.c_[decaying(30, 2), np.zeros(30)]):
+        with pytest.raises(ValueError, match="n_components must leave variance"):
+            PCA(svd_solver="covariance_eigh").fit(x).score(x)
 
 
 X = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]])

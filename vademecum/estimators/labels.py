@@ -14,31 +14,50 @@ from torch import Tensor
 
 from vademecum.arguments import floats
 
-__all__ = ["as_labels", "best_labels", "one_versus_rest"]
+__all__ = ["as_labels", "best_labels", "labels_among", "one_versus_rest"]
 
 
-def as_labels(y: Any, x: Tensor) -> tuple[Any, Tensor]:
+def as_labels(y: Any, x: Any) -> tuple[Any, Tensor]:
     """Validate the labels of the examples `x`: the sorted classes, and each label's index in them.
 
     Raises:
         ValueError: If there is not one label for each example, or fewer than two classes.
     """
-    if isinstance(y, Tensor):
-        classes, index = _of_tensor(y, x)
-    else:
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_consistent_length(x, y)
-        check_classification_targets(y)
-        classes = np.unique(y)
-        index = torch.from_numpy(np.searchsorted(classes, y))  # quicker than unique's inverse
+    classes, index = _of_tensor(y, x) if isinstance(y, Tensor) else _of_array(y, x)
     if len(classes) < 2:
         raise ValueError(f"y must have at least two classes, got one class: {classes[0]}")
     return classes, index.to(x.device)
 
 
-def _of_tensor(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    if y.shape != x.shape[:1]:
+def labels_among(classes: Any, y: Any, x: Any) -> Tensor:
+    """Validate the labels of the examples `x`, some of the sorted `classes`: their indices.
+
+    Raises:
+        ValueError: If there is not one label for each example, or one that is no class.
+
+    Example:
+        >>> labels_among(torch.tensor([3, 5, 7]), [5, 5], torch.zeros(2, 1))
+        tensor([1, 1])
+    """
+    found, index = _of_tensor(y, x) if isinstance(y, Tensor) else _of_array(y, x)
+    places = {label: k for k, label in enumerate(classes.tolist())}
+    strange = [label for label in found.tolist() if label not in places]
+    if strange:
+        raise ValueError(f"y must be labels among classes, got {strange[0]!r}")
+    return torch.tensor([places[label] for label in found.tolist()])[index.cpu()].to(x.device)
+
+
+def _of_array(y: Any, x: Any) -> tuple[Any, Tensor]:
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
+    check_consistent_length(np.empty(len(x)), y)
+    check_classification_targets(y)
+    classes = np.unique(y)
+    return classes, torch.from_numpy(np.searchsorted(classes, y))  # quicker than unique's inverse
+
+
+def _of_tensor(y: Tensor, x: Any) -> tuple[Tensor, Tensor]:
+    if y.shape != (len(x),):
         raise ValueError(f"y must have shape ({len(x)},), got shape {tuple(y.shape)}")
     if y.is_floating_point() and not torch.equal(floats("y", y), y.round()):
         raise ValueError(f"y must be class labels, got the fraction {y[y != y.round()][0].item()}")

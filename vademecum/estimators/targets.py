@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from sklearn.utils import get_tags
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
@@ -16,22 +17,22 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 from torch import Tensor
-from torch.nn.functional import linear
 
 from vademecum.arguments import floats
 from vademecum.estimators.rows import as_rows, like_input
+from vademecum.estimators.sparse_rows import affine
 
 __all__ = ["as_targets", "fitted_map", "predict_linear"]
 
 
-def as_targets(y: Any, x: Tensor, *, several: bool = True) -> Tensor:
+def as_targets(y: Any, x: Any, *, several: bool = True) -> Tensor:
     """Validate the targets of the examples `x`: a tensor like `x` of shape (n,) or (n, t).
 
     Raises:
         ValueError: If there is not one finite number, or row of numbers, for each example; or if
             examples or targets are complex.
     """
-    if x.is_complex():
+    if x.dtype.is_complex:
         raise ValueError(f"X must be real, got {x.dtype}")
     if isinstance(y, Tensor):
         if y.is_complex():
@@ -40,7 +41,7 @@ def as_targets(y: Any, x: Tensor, *, several: bool = True) -> Tensor:
         if y.shape[:1] != x.shape[:1] or y.ndim > 1 + several:
             wanted = f"({len(x)},)" + f" or ({len(x)}, targets)" * several
             raise ValueError(f"y must have shape {wanted}, got shape {tuple(y.shape)}")
-        return y.to(x)
+        return y.to(dtype=x.dtype, device=x.device)
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     dtype = str(x.dtype).removeprefix("torch.")
@@ -75,7 +76,7 @@ def fitted_map(
 def predict_linear(estimator: Any, X: Any) -> Any:
     """What the weights `coef_` and the intercept `intercept_` of a fitted estimator predict."""
     check_is_fitted(estimator)
-    x = as_rows(estimator, X)
+    x = as_rows(estimator, X, sparse=get_tags(estimator).input_tags.sparse)
     fitted = estimator.coef_, estimator.intercept_
     w, b = (torch.as_tensor(v, dtype=x.dtype, device=x.device) for v in fitted)
-    return like_input(linear(x, w) + b, X)
+    return like_input(affine(x, w, b), X)

@@ -20,11 +20,19 @@ from typing import Any
 
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vademecum.arguments import floats, number, whole
-from vademecum.estimators import as_rows, best_labels, like_input, warn_unconverged
+from vademecum.arguments import number, whole
+from vademecum.estimators import (
+    affine,
+    as_rows,
+    as_weights,
+    best_labels,
+    class_weights,
+    like_input,
+    warn_unconverged,
+)
 from vademecum.linear._lbfgs import Minimum, minimise
 from vademecum.linear._penalised_likelihood import PenalisedLikelihood
 
@@ -40,16 +48,29 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
     intercept_: Any
 
     def __init__(
-        self, *, weight_decay=1e-4, tol=1e-6, max_iter=1000, fit_intercept=True, warm_start=False
+        self,
+        *,
+        weight_decay=1e-4,
+        tol=1e-6,
+        max_iter=1000,
+        fit_intercept=True,
+        warm_start=False,
+        class_weight: Any = None,
     ):
         self.weight_decay = weight_decay
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.warm_start = warm_start
+        self.class_weight = class_weight
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     @abstractmethod
-    def _targets(self, y: Any, x: Tensor) -> tuple[Any, Tensor]:
+    def _targets(self, y: Any, x: Any) -> tuple[Any, Tensor]:
         """The classes, and the targets of the examples: shape (K, n)."""
 
     @abstractmethod
@@ -66,11 +87,11 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
         number("weight_decay", self.weight_decay, low=0)
         number("tol", self.tol, above=0)
         whole("max_iter", self.max_iter, low=1)
-        x = as_rows(self, X, reset=True).detach()
-        if x.is_complex():
+        x = as_rows(self, X, reset=True, sparse=True).detach()
+        if x.dtype.is_complex:
             raise ValueError(f"X must be real, got {x.dtype}")
         classes, targets = self._targets(y, x)
-        s = _weights(sample_weight, x)
+        s = self._weights(sample_weight, x, classes, targets)
         absent = targets if len(targets) > 1 else torch.cat([targets, 1 - targets])
         if not ((absent > 0) & (s > 0)).any(1).all():
             raise ValueError(
@@ -86,11 +107,22 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
             theta = theta - theta.mean(0)
         self.classes_, self.n_iter_, self.gradient_ = classes, found.n_iter, found.gradient
         self.converged_ = found.gradient <= self.tol
-        w, b = theta[:, :-1].to(x), theta[:, -1].to(x)
+        w, b = theta[:, :-1].to(x.dtype), theta[:, -1].to(x.dtype)
         self.coef_, self.intercept_ = like_input(w, X), like_input(b, X)
         return self
 
-    def _start(self, classes: Any, x: Tensor, k: int) -> Tensor:
+    def _weights(self, s: Any, x: Any, classes: Any, targets: Tensor) -> Tensor:
+        """The weights of the examples, all one where none are given, with those of the classes."""
+        s = as_weights(s, x)
+        s = torch.ones(len(x), dtype=torch.float64, device=x.device) if s is None else s
+        if self.class_weight is not None:
+            index = targets.argmax(0) if len(targets) > 1 else targets[0].long()
+            if not ((targets == 0) | (targets == 1)).all():
+                raise ValueError("class_weight must be None where y are probabilities")
+            s = class_weights(self.class_weight, classes, index, s)
+        return s.to(x.dtype)
+
+    def _start(self, classes: Any, x: Any, k: int) -> Tensor:
         """Zero, or the weights of the last fit."""
         theta = torch.zeros(k, x.shape[1] + 1, dtype=torch.float64, device=x.device)
         if self.warm_start and hasattr(self, "coef_"):
@@ -119,9 +151,9 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
 
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        x = as_rows(self, X)
-        w, b = (torch.as_tensor(v).to(x) for v in (self.coef_, self.intercept_))
-        return torch.addmm(b, x, w.T)
+        x = as_rows(self, X, sparse=True)
+        like = {"dtype": x.dtype, "device": x.device}
+        return affine(x, *(torch.as_tensor(v, **like) for v in (self.coef_, self.intercept_)))
 
     def decision_function(self, X: Any) -> Any:
         """The logit of the second class against the first if there are two, else all logits."""
@@ -144,19 +176,6 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Any:
         """The classes' probabilities, of shape (n, classes)."""
         return like_input(self._log_probabilities(self._logits(X)).exp(), X)
-
-
-def _weights(s: Any, x: Tensor) -> Tensor:
-    """The examples' weights: finite and not negative; all one where none are given."""
-    if s is None:
-        return x.new_ones(len(x))
-    if not isinstance(s, Tensor):
-        s = check_array(s, ensure_2d=False, input_name="sample_weight", force_writeable=True)
-        s = torch.from_numpy(s)
-    s = floats("sample_weight", s.detach().to(x), ndim=1, width=len(x))
-    if not (s >= 0).all():
-        raise ValueError(f"sample_weight must be >= 0, got {s.min().item()}")
-    return s
 
 
 def _separates(f: PenalisedLikelihood, found: Minimum) -> bool:

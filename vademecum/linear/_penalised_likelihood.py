@@ -25,13 +25,14 @@ precision; after `refine` everything is computed in double precision.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arrays import portions
-from vademecum.estimators import precision
+from vademecum.estimators import SparseRows, precision
 
 __all__ = ["PenalisedLikelihood"]
 
@@ -46,7 +47,7 @@ class PenalisedLikelihood:
     r"""The function $f$ of $\theta$, flattened from shape (K, d + 1).
 
     Args:
-        x: The examples, of shape (n, d).
+        x: The examples, of shape (n, d): a tensor or `SparseRows`.
         y: The targets, of shape (K, n); one row means the Bernoulli family.
         s: The weights of the examples.
         weight_decay: The factor $\lambda$.
@@ -61,7 +62,7 @@ class PenalisedLikelihood:
 
     def __init__(
         self,
-        x: Float[Tensor, " n d"],
+        x: Any,
         y: Float[Tensor, " k n"],
         s: Float[Tensor, " n"],
         *,
@@ -73,7 +74,9 @@ class PenalisedLikelihood:
         self.total = float(s.sum(dtype=torch.float64))
         self.dtype = precision(x)
         n, d = x.shape
-        self.chunks = portions(n, each=d, memory=CHUNK.get(x.device.type, 2**28))
+        each = len(y) if isinstance(x, SparseRows) else d
+        memory = CHUNK.get(x.device.type, 2**28)
+        self.chunks = portions(n, each=each, memory=32 * memory if each < d else memory)
 
     def refine(self) -> bool:
         """Compute in double precision from now on; whether that is new."""
@@ -83,7 +86,10 @@ class PenalisedLikelihood:
     def logits(self, theta: Tensor, rows: slice) -> Tensor:
         """The logits of some examples, of shape (K, rows)."""
         w, b = self._shaped(theta).to(self.dtype).split([self.x.shape[1], 1], dim=1)
-        return torch.addmm(b * self.bias, w, self.x[rows].T.to(self.dtype))
+        x = self.x[rows].to(self.dtype)
+        if isinstance(x, SparseRows):
+            return (x @ w.T.contiguous()).T + b * self.bias
+        return torch.addmm(b * self.bias, w, x.T)
 
     def __call__(self, theta: Tensor) -> tuple[float, Tensor]:
         """The value and the gradient."""
@@ -94,7 +100,7 @@ class PenalisedLikelihood:
             a, p = _log_partition(z)
             value += ((a - (y * z).sum(0)) * s).sum(dtype=theta.dtype)
             error = (p - y).to(self.dtype) * s
-            g[:, :-1] += error @ self.x[rows].to(self.dtype)
+            g[:, :-1] += _pull(error, self.x[rows].to(self.dtype))
             g[:, -1] += self.bias * error.sum(1, dtype=theta.dtype)
         w = self._shaped(theta)[:, :-1]
         g /= self.total
@@ -122,7 +128,8 @@ class PenalisedLikelihood:
         """The diagonals of the Hessian's blocks without decay; 1 for what has no effect."""
         diagonal = q.new_zeros(len(q), self.x.shape[1] + 1, dtype=torch.float64)
         for rows in self.chunks:
-            diagonal[:, :-1] += q[:, rows].to(self.dtype) @ self.x[rows].to(self.dtype).square()
+            x = self.x[rows].to(self.dtype).square()
+            diagonal[:, :-1] += _pull(q[:, rows].to(self.dtype), x)
         diagonal[:, -1] = self.bias * q.sum(1, dtype=torch.float64)
         if not diagonal.isfinite().all():
             raise ValueError(f"X must be smaller: the squares of its entries overflow {self.dtype}")
@@ -137,17 +144,29 @@ class PenalisedLikelihood:
         else:
             ends = q.cumsum(0, dtype=torch.float64)
             places = (torch.arange(size, device=q.device) + 0.5) / size * ends[-1]
-            x = self.x.index_select(0, torch.searchsorted(ends, places).clamp_(max=n - 1))
+            x = self.x[torch.searchsorted(ends, places).clamp_(max=n - 1)]
             share = (ends[-1] / size).sqrt().expand(size)
-        share = share[:, None].to(self.dtype)
-        x = torch.cat([x.to(self.dtype) * share, share * self.bias], 1)
-        block = (x.T @ x).double()
+        block = _second_moment(x.to(self.dtype), share.to(self.dtype), self.bias).double()
         entries = block.diagonal()
         entries += self.decay + torch.where(entries < diagonal / 2, diagonal, DAMPING * diagonal)
         return torch.cholesky_inverse(torch.linalg.cholesky(block))
 
     def _shaped(self, theta: Tensor) -> Tensor:
         return theta.view(len(self.y), self.x.shape[1] + 1)
+
+
+def _second_moment(x: Any, share: Tensor, bias: float) -> Tensor:
+    """The Gram matrix of the rows (x, bias), each times its share."""
+    if not isinstance(x, SparseRows):
+        x = torch.cat([x * share[:, None], share[:, None] * bias], 1)
+        return x.T @ x
+    x, share = x.times(share), bias * share[None]
+    cross = x.pull(share)
+    return torch.cat([torch.cat([x.gram(), cross.T], 1), torch.cat([cross, share @ share.T], 1)])
+
+
+def _pull(error: Tensor, x: Any) -> Tensor:
+    return x.pull(error) if isinstance(x, SparseRows) else error @ x
 
 
 def _log_partition(z: Tensor) -> tuple[Tensor, Tensor]:

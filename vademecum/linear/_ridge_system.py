@@ -48,6 +48,7 @@ class System(NamedTuple):
     matrix: Tensor
     right: Tensor
     rows: Tensor | None  # of Z, if the equations are the dual ones
+    weights: Tensor  # of the examples
 
     def lift(self, v: Tensor) -> Tensor:
         return v if self.rows is None else self.rows.T.double() @ v
@@ -66,13 +67,15 @@ def ridge_system(x: Tensor, y: Tensor, centre: bool, least: Tensor) -> System:
 
 def _primal(x: Tensor, y: Tensor, centre: bool, dtype: torch.dtype) -> System:
     about = moments(x, y, centre=centre, dtype=dtype)
-    return System(x, y, centre, about.mean_x, about.mean_y, about.gram, about.cross, None)
+    ones = x.new_ones(len(x), dtype=torch.float64)
+    return System(x, y, centre, about.mean_x, about.mean_y, about.gram, about.cross, None, ones)
 
 
 def _dual(x: Tensor, y: Tensor, centre: bool, dtype: torch.dtype) -> System:
     mean_x, mean_y = (v.double().mean(0) * centre for v in (x, y))
     z = (x.double() - mean_x).to(dtype)
-    return System(x, y, centre, mean_x, mean_y, gram(z.mT).matrix, y - mean_y, z)
+    ones = x.new_ones(len(x), dtype=torch.float64)
+    return System(x, y, centre, mean_x, mean_y, gram(z.mT).matrix, y - mean_y, z, ones)
 
 
 class Factor(NamedTuple):

@@ -7,7 +7,9 @@ $\frac1n |\langle x_j, r \rangle| \le \alpha$. So a few features are solved by
 `vademecum.linear.coordinate_descent`; then one pass over the data finds those that violate the
 condition, of which the worst join, no more at a time than have a weight by now; and so on. Since
 residuals are centred, features need not be:
-$\langle x_j - \bar x_j, r \rangle = \langle x_j, r \rangle$. Along a path of penalties the slopes
+$\langle x_j - \bar x_j, r \rangle = \langle x_j, r \rangle$. Weighted examples are rows times the
+roots $\rho_i$ of their weights, which have the mean 1; then the intercept is the weight of the
+column $\rho$, which takes the place of a column of ones. Along a path of penalties the slopes
 $\frac1n \langle x_j, r \rangle$ are piecewise linear in $\alpha$: carried on from the last two
 solutions, they tell beforehand which features the next few penalties need.
 
@@ -26,7 +28,7 @@ from torch import Tensor
 
 from vademecum.arguments import number, whole
 from vademecum.arrays import one_blas_thread, views
-from vademecum.estimators import precision, warn_unconverged
+from vademecum.estimators import SparseRows, precision, warn_unconverged
 from vademecum.linear.coordinate_descent import descend, duality_gap
 
 __all__ = ["Point", "WorkingSet"]
@@ -47,7 +49,7 @@ class Point:
 
 
 class WorkingSet:
-    """The lasso on `x` and `y`, warm from one call of `solve` to the next.
+    """The lasso on `x`, a tensor or `SparseRows`, and `y`, warm from one `solve` to the next.
 
     Example:
         >>> x, y = torch.tensor([[-1.0], [1.0]]), torch.tensor([2.0, 6.0])
@@ -56,12 +58,26 @@ class WorkingSet:
         [0.0, 1.0]
     """
 
-    def __init__(self, x: Tensor, y: Tensor, *, centre: bool, tol: float, max_iter: int):
+    def __init__(
+        self,
+        x: Any,
+        y: Tensor,
+        *,
+        centre: bool,
+        tol: float,
+        max_iter: int,
+        weights: Tensor | None = None,
+    ):
         self.tol = number("tol", tol, above=0.0)
         self.max_iter = whole("max_iter", max_iter, low=1)
-        self.x, self.centre = x.to(precision(x, y)), centre
-        self.mean_y = y.double().mean() * centre
-        self.y = y.double() - self.mean_y
+        self.x, self.centre, y = x.to(precision(x, y)), centre, y.double()
+        self.roots = torch.ones_like(y)
+        if weights is not None:
+            kept = weights > 0
+            self.roots = (weights[kept] / weights[kept].mean()).sqrt()
+            self.x, y = _scaled(self.x[kept], self.roots), y[kept] * self.roots
+        self.mean_y = self.roots @ y / len(y) * centre
+        self.y = y - self.mean_y * self.roots
         self.power = float(self.y.square().mean())
         self.enough = self.tol * self.power
         self.rows = self.y.new_empty(START, len(y))  # centred features, of which some are filled in
@@ -128,7 +144,9 @@ class WorkingSet:
         """One pass over the data: how every feature correlates with the points' residuals."""
         n, w = len(self.y), torch.from_numpy(np.stack([p.w for p in points])).to(self.y)
         r = self.y - _product(w, self.rows[: w.shape[1]])
-        slopes = _product(r.to(self.x), self.x).double() / n
+        r_ = r.to(self.x.dtype)
+        dense = isinstance(self.x, Tensor)
+        slopes = (_product(r_, self.x) if dense else self.x.pull(r_)).double() / n
         known = slopes.abs().amax(1), r @ self.y / n, r.square().sum(1) / n, w.abs().sum(1)
         for point, slope, *numbers in zip(
             points, slopes, *(v.tolist() for v in known), strict=True
@@ -151,14 +169,21 @@ class WorkingSet:
             wider[:k] = self.rows[:k]
             self.rows = wider
         own = self.rows[k : k + count]
-        own.copy_(self.x.gather(1, new.expand(n, -1)).T)  # quicker than index_select
-        means = own.mean(1) * self.centre
-        own -= means[:, None]
+        if isinstance(self.x, SparseRows):
+            own.copy_(self.x.columns(new).T)
+        else:
+            own.copy_(self.x.gather(1, new.expand(n, -1)).T)  # quicker than index_select
+        means = own @ self.roots / n * self.centre
+        own -= means[:, None] * self.roots
         self.features, self.means = torch.cat([self.features, new]), torch.cat([self.means, means])
         cross, inner = (_product(z, own.T).div_(n).cpu().numpy() for z in (self.rows[:k], own))
         self.gram = np.block([[self.gram, cross], [cross.T, inner]])
         self.c = np.append(self.c, (own @ self.y / n).cpu().numpy())
         return True
+
+
+def _scaled(x: Any, roots: Float[Tensor, " n"]) -> Any:
+    return x.times(roots) if isinstance(x, SparseRows) else x * roots.to(x)[:, None]
 
 
 def _product(a: Float[Tensor, " k m"], b: Float[Tensor, " m n"]) -> Float[Tensor, " k n"]:

@@ -2,6 +2,7 @@ r"""The lasso: few features at a time, and a certificate over all.
 
 $$\min_{w, b}\ \frac1{2n} \|y - X w - b\|^2 + \alpha \|w\|_1$$
 
+(with weights $s_i$ the mean over examples is $\sum_i s_i (\dots) / \sum_i s_i$)
 is solved on few features at a time, with a certificate over all: `vademecum.linear._working_set`
 chooses the features, `vademecum.linear.coordinate_descent` finds their weights, and everything
 stops at a duality gap of at most $\mathrm{tol} \cdot \frac1n \|y - \bar y\|^2$. The gap bounds how
@@ -17,7 +18,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.estimators import as_rows, as_targets, fitted_map, predict_linear
+from vademecum.estimators import as_rows, as_targets, as_weights, fitted_map, predict_linear
 from vademecum.linear._working_set import WorkingSet
 from vademecum.results import one_line
 
@@ -31,7 +32,7 @@ class Lasso(RegressorMixin, BaseEstimator):
 
     Given arrays it is a scikit-learn estimator; given tensors it computes on their device (the
     small problem on the working set on the host) and answers with tensors. The objective is that of
-    scikit-learn's `Lasso`.
+    scikit-learn's `Lasso`. Sparse examples (SciPy's, or torch's in the layout CSR) stay sparse.
 
     Args:
         alpha: The penalty, positive; see `lasso_path` for many.
@@ -66,18 +67,24 @@ class Lasso(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, X: Any, y: Any) -> "Lasso":
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Lasso":
         """Find the weights.
 
         Raises:
             ValueError: If the data are not finite, there is not one target for each example, or a
                 parameter is out of range.
         """
-        x = as_rows(self, X, reset=True).detach()
+        x = as_rows(self, X, reset=True, sparse=True).detach()
         y = as_targets(y, x, several=False)
         number("alpha", self.alpha, above=0.0)
         options = {"tol": self.tol, "max_iter": self.max_iter}
-        problem = WorkingSet(x, y, centre=bool(self.fit_intercept), **options)
+        weights = as_weights(sample_weight, x)
+        problem = WorkingSet(x, y, centre=bool(self.fit_intercept), weights=weights, **options)
         (point,) = problem.solve([self.alpha])
         self.dual_gap_, self.n_iter_ = point.gap, point.sweeps
         self.converged_ = problem.is_solved(point)

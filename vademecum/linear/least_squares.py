@@ -17,16 +17,26 @@ orthogonal method. Elsewhere $Z$ is decomposed in double precision. Both are exa
 The claims are `normal_equations` and `minimum_norm_solution`.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from torch import Tensor
 
-from vademecum.estimators import as_rows, as_targets, fitted_map, precision, predict_linear
+from vademecum.estimators import (
+    SparseRows,
+    as_rows,
+    as_targets,
+    as_weights,
+    fitted_map,
+    precision,
+    predict_linear,
+    weighted_rows,
+)
 from vademecum.linear._moments import Moments, blocks, moments
 from vademecum.linear._row_space import minimum_norm, zero_level
+from vademecum.linear._sparse_least_squares import sparse_least_squares
 
 __all__ = ["LinearRegression"]
 
@@ -35,7 +45,8 @@ class LinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     r"""Least squares; among several minimisers the one of least norm.
 
     Given arrays it is a scikit-learn estimator; given tensors it computes on their device and
-    answers with tensors.
+    answers with tensors. Sparse examples (SciPy's, or torch's in the layout CSR) stay sparse, and
+    are dealt with by `vademecum.linear._sparse_least_squares`.
 
     Args:
         fit_intercept: Whether there is an intercept $b$.
@@ -43,7 +54,7 @@ class LinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Attributes:
         coef_: The weights, of shape (d,) or, for targets of shape (n, t), (t, d).
         intercept_: The intercept, a number or of shape (t,).
-        rank_: The rank of the (centred) examples.
+        rank_: The rank of the (centred) examples; None if they are sparse.
 
     References:
         Penrose, On best approximate solutions of linear matrix equations, Mathematical Proceedings
@@ -63,32 +74,55 @@ class LinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def __init__(self, *, fit_intercept=True):
         self.fit_intercept = fit_intercept
 
-    def fit(self, X: Any, y: Any) -> "LinearRegression":
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LinearRegression":
         """Find the map.
 
         Raises:
             ValueError: If the data are not finite, or there is not one target for each example.
         """
-        x = as_rows(self, X, reset=True).detach()
+        x = as_rows(self, X, reset=True, sparse=True).detach()
         y = as_targets(y, x)
-        columns = y.reshape(len(x), -1)
-        norms = None
-        if len(x) > x.shape[1]:
-            about = moments(x, columns, centre=self.fit_intercept)
-            norms = about.gram.diagonal().clamp(min=0).sqrt()
-            w = _by_cholesky(x, columns, about, norms)
-            if w is not None:
-                self.rank_ = x.shape[1]
-                self.coef_, self.intercept_ = fitted_map(w.T, about.mean_x, about.mean_y, y, X)
-                return self
-        mean_x, mean_y = (v.double().mean(0) * self.fit_intercept for v in (x, columns))
-        w, self.rank_ = minimum_norm(x, mean_x, columns - mean_y, norms)
-        self.coef_, self.intercept_ = fitted_map(w.T, mean_x, mean_y, y, X)
+        columns, s = y.reshape(len(x), -1), as_weights(sample_weight, x)
+        if isinstance(x, SparseRows):
+            options = {"centre": bool(self.fit_intercept), "weights": s}
+            w, *means = sparse_least_squares(x, columns, **options)
+            self.rank_ = None
+        elif s is None:
+            w, self.rank_, *means = _least_squares(x, columns, bool(self.fit_intercept))
+        else:
+            rows = weighted_rows(x, columns, s, centre=bool(self.fit_intercept))
+            w, self.rank_, *_ = _least_squares(rows.x, rows.y, centre=False)
+            means = rows.mean_x, rows.mean_y
+        self.coef_, self.intercept_ = fitted_map(w.T, *means, y, X)
         return self
 
     def predict(self, X: Any) -> Any:
         """The answers of the map."""
         return predict_linear(self, X)
+
+
+class _Fit(NamedTuple):
+    w: Float[Tensor, " d t"]
+    rank: int
+    mean_x: Float[Tensor, " d"]
+    mean_y: Float[Tensor, " t"]
+
+
+def _least_squares(x: Float[Tensor, " n d"], y: Float[Tensor, " n t"], centre: bool) -> _Fit:
+    norms = None
+    if len(x) > x.shape[1]:
+        about = moments(x, y, centre=centre)
+        norms = about.gram.diagonal().clamp(min=0).sqrt()
+        w = _by_cholesky(x, y, about, norms)
+        if w is not None:
+            return _Fit(w, x.shape[1], about.mean_x, about.mean_y)
+    mean_x, mean_y = (v.double().mean(0) * centre for v in (x, y))
+    return _Fit(*minimum_norm(x, mean_x, y - mean_y, norms), mean_x, mean_y)
 
 
 def _by_cholesky(

@@ -33,6 +33,8 @@ class LogisticRegression(AbstractLikelihoodClassifier):
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
         fit_intercept: Whether there is a bias $b$; it is not penalised.
         warm_start: Whether `fit` starts at the weights of the last fit rather than at zero.
+        class_weight: None; a dictionary from labels to the weights of their examples; or
+            "balanced", which gives all classes the same total weight.
 
     Attributes:
         classes_: The two labels, sorted.
@@ -60,7 +62,7 @@ class LogisticRegression(AbstractLikelihoodClassifier):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _targets(self, y: Any, x: Tensor) -> tuple[Any, Tensor]:
+    def _targets(self, y: Any, x: Any) -> tuple[Any, Tensor]:
         classes, index = as_labels(y, x)
         if len(classes) > 2:
             raise ValueError(

@@ -12,6 +12,7 @@ positive. Exact up to rounding, unless the randomised solver is asked for; what 
 rounding amounts to is said in `vademecum.linear._principal`.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,52 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         z = floats("X", z, width=self.n_components_)
         mean, directions = self._fitted(z)
         return like_input((z * self._scale(z) if self.whiten else z) @ directions + mean, X)
+
+    def get_covariance(self) -> Any:
+        r"""The model's covariance $V \operatorname{diag}(\lambda - \sigma^2) V^\top + \sigma^2 I$.
+
+        The $\sigma^2$ is `noise_variance_`, and the model probabilistic PCA (see `score_samples`).
+        """
+        check_is_fitted(self)
+        v, variances = (torch.as_tensor(a) for a in (self.components_, self.explained_variance_))
+        excess = (variances - self.noise_variance_).clamp(min=0)
+        noise = self.noise_variance_ * torch.eye(v.shape[1]).to(v)
+        return like_input((v.mT * excess) @ v + noise, self.components_)
+
+    def score_samples(self, X: Any) -> Any:
+        r"""The log-likelihood of each example under probabilistic PCA.
+
+        That is the normal distribution with the mean $\mu$ and the covariance of
+        `get_covariance`, whose directions beyond the first k all have the variance $\sigma^2$.
+
+        Raises:
+            ValueError: If that variance, or one of the first k, is zero: there is no density.
+
+        References:
+            Tipping and Bishop, Probabilistic principal component analysis, Journal of the Royal
+            Statistical Society B, 1999.
+        """
+        check_is_fitted(self)
+        x = as_rows(self, X)
+        mean, directions = self._fitted(x)
+        sigma = torch.as_tensor(self.singular_values_).to(x.device).double()
+        variances, noise = sigma.square() / (self.n_samples_ - 1), self.noise_variance_
+        rest = self.n_features_in_ - self.n_components_
+        if not (variances > 0).all() or (rest and not noise > 0):
+            raise ValueError("n_components must leave variance to all directions, got a zero")
+        z = (x - mean).double()
+        scores = z @ directions.mT.double()
+        distance = (scores.square() / variances).sum(1)
+        volume = variances.log().sum() + self.n_features_in_ * math.log(2 * math.pi)
+        if rest:
+            left = z - scores @ directions.double()  # squares' difference would lose it in rounding
+            distance = distance + left.square().sum(1) / noise
+            volume = volume + rest * math.log(noise)
+        return like_input((-(distance + volume) / 2).to(x), X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log-likelihood of the examples under probabilistic PCA; `y` is ignored."""
+        return float(self.score_samples(X).mean())
 
     def _find(self, x: Tensor) -> Principal:
         choice("svd_solver", self.svd_solver, SOLVERS)

@@ -30,12 +30,15 @@ from torch import Tensor
 
 from vademecum.arguments import choice, floats
 from vademecum.estimators import (
+    SparseRows,
     as_rows,
     as_targets,
+    as_weights,
     fitted_map,
     like_input,
     precision,
     predict_linear,
+    weighted_rows,
 )
 from vademecum.linear._moments import blocks
 from vademecum.linear._ridge_system import (
@@ -45,6 +48,7 @@ from vademecum.linear._ridge_system import (
     ridge_system,
     spectrum_above,
 )
+from vademecum.linear._sparse_least_squares import sparse_least_squares
 
 __all__ = ["RidgeRegression"]
 
@@ -55,6 +59,8 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Given arrays it is a scikit-learn estimator; given tensors it computes on their device and
     answers with tensors. The objective is that of scikit-learn's `Ridge`, the sum of squares plus
     $\alpha \|w\|^2$; if yours is a mean of squares over n examples, multiply its penalty by n.
+    Sparse examples (SciPy's, or torch's in the layout CSR) stay sparse, for one penalty
+    (`vademecum.linear._sparse_least_squares`).
 
     Args:
         alphas: The penalty, or a sequence of penalties, positive and in any order.
@@ -92,30 +98,51 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.selection = selection
 
-    def fit(self, X: Any, y: Any) -> "RidgeRegression":
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RidgeRegression":
         """Find the map for every penalty, and choose one.
 
         Raises:
             ValueError: If the data are not finite, there is not one target for each example, a
                 penalty is not positive, or there is but one example to choose among penalties by.
         """
-        x = as_rows(self, X, reset=True).detach()
+        x = as_rows(self, X, reset=True, sparse=True).detach()
         y = as_targets(y, x)
         choice("selection", self.selection, ("gcv", "loo"))
         alphas, several = _penalties(self.alphas, x)
         if several and len(x) < 2:
             raise ValueError("X must have two examples or more to choose by, got n_samples = 1")
-        system = ridge_system(x, y.reshape(len(x), -1), bool(self.fit_intercept), alphas.min())
+        columns, s, centre = y.reshape(len(x), -1), as_weights(sample_weight, x), self.fit_intercept
+        if isinstance(x, SparseRows):
+            if several:
+                raise ValueError(
+                    f"alphas must be one number where X is sparse, got {self.alphas!r}"
+                )
+            self.alpha_ = float(alphas[0])
+            options = {"alpha": self.alpha_, "centre": bool(centre), "weights": s}
+            w, *means = sparse_least_squares(x, columns, **options)
+            self.coef_, self.intercept_ = fitted_map(w.T, *means, y, X)
+            return self
+        if s is None:
+            system = means = ridge_system(x, columns, bool(centre), alphas.min())
+        else:
+            means = weighted_rows(x, columns, s, centre=bool(centre))
+            system = ridge_system(means.x, means.y, False, alphas.min())
+            system = system._replace(centre=bool(centre), weights=means.weights)
         factor = None if several else factorised(system.matrix, alphas[0])
         if factor is not None:
             w = system.lift(factor.solve(system.right))
-            self.coef_, self.intercept_ = fitted_map(w.T, system.mean_x, system.mean_y, y, X)
+            self.coef_, self.intercept_ = fitted_map(w.T, means.mean_x, means.mean_y, y, X)
             self.alpha_ = float(alphas[0])
             return self
         spectrum = spectrum_above(system, alphas.min())
         w = spectrum.basis @ spectrum.shrunk(alphas)
         w = system.lift(w) if spectrum.dual else w
-        coef, intercept = fitted_map(w.mT, system.mean_x, system.mean_y, y, X)
+        coef, intercept = fitted_map(w.mT, means.mean_x, means.mean_y, y, X)
         best = 0
         if several:
             score = _gcv if self.selection == "gcv" else _leave_one_out
@@ -133,7 +160,7 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return predict_linear(self, X)
 
 
-def _penalties(alphas: Any, x: Tensor) -> tuple[Float[Tensor, " a"], bool]:
+def _penalties(alphas: Any, x: Any) -> tuple[Float[Tensor, " a"], bool]:
     """The penalties, and whether they were given as a sequence."""
     values = alphas if isinstance(alphas, Tensor) else np.asarray(alphas)
     if isinstance(values, np.ndarray) and values.size and values.dtype.kind not in "fiu":
@@ -147,7 +174,7 @@ def _penalties(alphas: Any, x: Tensor) -> tuple[Float[Tensor, " a"], bool]:
 
 
 def _gcv(system: System, spectrum: Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:
-    n, m = len(system.y), len(spectrum.kappas)
+    n, m = float(system.weights.sum()), len(spectrum.kappas)
     kept = alphas[:, None] * spectrum.kappas * spectrum.shares(alphas)  # (a, m)
     if spectrum.dual:
         powers = spectrum.kappas[:, None] * spectrum.shrunk(alphas).square()
@@ -183,16 +210,17 @@ def _residuals(system: System, spectrum: Spectrum, alphas: Tensor) -> Float[Tens
 
 
 def _leave_one_out(system: System, spectrum: Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:
-    n, total = len(system.y), torch.zeros_like(alphas)
+    total, s, n = torch.zeros_like(alphas), system.weights[:, None], float(system.weights.sum())
     shares, shrunk = spectrum.shares(alphas).T, spectrum.shrunk(alphas)
     if spectrum.dual:  # residuals are alpha times the solution of the dual equations
-        left = spectrum.basis.square() @ shares - system.centre / n / alphas
-        errors = (spectrum.basis @ shrunk) / left.T[..., None]
+        kept = 1 - 1 / s + alphas * (spectrum.basis.square() @ shares) / s
+        kept = kept - system.centre / n
+        errors = alphas[:, None, None] * (spectrum.basis @ shrunk) / kept.T[..., None]
         return errors.square().sum((1, 2)) / n
     columns = shrunk.permute(1, 0, 2).flatten(1)  # (m, a t)
-    for here in blocks(n):
+    for here in blocks(len(s)):
         scores = (system.x[here] - system.mean_x) @ spectrum.basis
-        leverage = system.centre / n + scores.square() @ shares
+        leverage = system.centre / n + scores.square() @ shares / s[here]
         fitted = (scores @ columns).unflatten(1, (len(alphas), -1))
         y = (system.y[here] - system.mean_y)[:, None]
         total += ((y - fitted).square().sum(2) / (1 - leverage) ** 2).sum(0)

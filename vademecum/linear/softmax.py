@@ -39,6 +39,8 @@ class SoftmaxRegression(AbstractLikelihoodClassifier):
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
         fit_intercept: Whether there are biases $b$; they are not penalised.
         warm_start: Whether `fit` starts at the weights of the last fit rather than at zero.
+        class_weight: None; a dictionary from labels to the weights of their examples; or
+            "balanced", which gives all classes the same total weight.
 
     Attributes:
         classes_: The labels, sorted.
@@ -63,7 +65,7 @@ class SoftmaxRegression(AbstractLikelihoodClassifier):
         tensor([[0.2000, 0.3000, 0.5000]], dtype=torch.float64)
     """
 
-    def _targets(self, y: Any, x: Tensor) -> tuple[Any, Tensor]:
+    def _targets(self, y: Any, x: Any) -> tuple[Any, Tensor]:
         shape = (y if isinstance(y, Tensor) else np.asarray(y)).shape
         if len(shape) == 2 and shape[1] > 1:
             return _soft(y, x)
@@ -75,12 +77,12 @@ class SoftmaxRegression(AbstractLikelihoodClassifier):
         return z.log_softmax(1)
 
 
-def _soft(y: Any, x: Tensor) -> tuple[Any, Tensor]:
+def _soft(y: Any, x: Any) -> tuple[Any, Tensor]:
     """Rows of probabilities, as targets."""
     soft = isinstance(y, Tensor)
     if not soft:
         y = torch.from_numpy(check_array(y, dtype="float64", input_name="y", force_writeable=True))
-    check_consistent_length(x, y)
-    y = probabilities("y", y).detach().to(x)
+    check_consistent_length(np.empty(len(x)), y)
+    y = probabilities("y", y).detach().to(dtype=x.dtype, device=x.device)
     classes = torch.arange(y.shape[1], device=x.device)
     return classes if soft else classes.cpu().numpy(), y.T.contiguous()
