@@ -17,7 +17,6 @@ $\theta$ has the dtype that holds them all, and each gets its own back. Nothing 
 
 from collections.abc import Mapping
 from functools import reduce
-from math import prod
 from typing import Any
 
 import torch
@@ -67,11 +66,14 @@ class Functional:
         self._places = {
             place: names[id(p)] for place, p in tensor_places(model, "parameters") if id(p) in names
         }
+        self._buffers = [place for place, _ in tensor_places(model, "buffers")]
         self.shapes = {name: p.shape for name, p in self.parameters.items()}
         dtypes = [p.dtype for p in self.parameters.values()] or [torch.get_default_dtype()]
         devices = [p.device for p in self.parameters.values()] or [torch.get_default_device()]
         self.dtype, self.device = reduce(torch.promote_types, dtypes), devices[0]
-        self.size = sum(map(prod, self.shapes.values()))
+        self._sizes = [shape.numel() for shape in self.shapes.values()]
+        self._one_kind = len(set(dtypes)) == len(set(devices)) == 1
+        self.size = sum(self._sizes)
         self.theta = self.ravel({name: p.detach() for name, p in self.parameters.items()})
 
     def __repr__(self) -> str:
@@ -85,9 +87,10 @@ class Functional:
 
     def call(self, parameters: Mapping[str, Tensor], x: Any) -> Any:
         """What the network gives with these parameters, given by name."""
-        buffers = {id(b): b.detach().clone() for b in self.model.buffers()}
         tensors = {place: parameters[name] for place, name in self._places.items()}
-        tensors |= {place: buffers[id(b)] for place, b in tensor_places(self.model, "buffers")}
+        buffers = {place: self.model.get_buffer(place) for place in self._buffers}
+        copies = {id(b): b.detach().clone() for b in buffers.values()}
+        tensors |= {place: copies[id(b)] for place, b in buffers.items()}
         args, kwargs = call_arguments(map_tensors(x, Tensor.clone))  # some layers work in place
         with evaluation(self.model):
             result = functional_call(self.model, tensors, args, kwargs, tie_weights=False)
@@ -104,7 +107,7 @@ class Functional:
             batch = p.shape[: p.ndim - len(shape)]
             if p.shape != (*batch, *shape):
                 raise ValueError(f"{name} must have the shape {tuple(shape)}, got {tuple(p.shape)}")
-            flat.append(p.reshape((*batch, prod(shape))).to(self.device, self.dtype))
+            flat.append(p.reshape((*batch, shape.numel())).to(self.device, self.dtype))
         return torch.cat(flat, -1) if flat else torch.empty(0, **self._like())
 
     def unravel(self, theta: Float[Tensor, " *batch P"]) -> dict[str, Float[Tensor, " ..."]]:
@@ -114,11 +117,12 @@ class Functional:
                 f"theta must be {self.size} wide and of dtype {self.dtype}, got shape"
                 f" {tuple(theta.shape)} and {theta.dtype}"
             )
-        parts = theta.split([prod(shape) for shape in self.shapes.values()], -1)
-        return {
-            name: part.reshape((*theta.shape[:-1], *p.shape)).to(p.device, p.dtype)
-            for (name, p), part in zip(self.parameters.items(), parts, strict=True)
-        }
+        found, batch = {}, theta.shape[:-1]
+        parts = theta.split(self._sizes, -1)
+        for (name, p), part in zip(self.parameters.items(), parts, strict=True):
+            part = part.view(batch + p.shape)
+            found[name] = part if self._one_kind else part.to(p.device, p.dtype)
+        return found
 
     def _like(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "device": self.device}

@@ -28,9 +28,8 @@ __all__ = ["evaluation", "refuse_batch_statistics", "untouched"]
 _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _CONTAINERS = {list, dict, set, OrderedDict, defaultdict, deque}
-_INTERNAL = vars(nn.Module()).keys() - {
-    "_buffers", "_modules", "_non_persistent_buffers_set", "_parameters",
-}  # fmt: skip
+_INTERNAL = frozenset(vars(nn.Module()))
+_TABLES = ("_buffers", "_modules", "_non_persistent_buffers_set", "_parameters")
 
 
 @contextmanager
@@ -56,34 +55,40 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def untouched(modules: list[nn.Module]) -> Iterator[None]:
     """Give modules their attributes back afterwards."""
-    before = [(vars(module), vars(module).copy()) for module in modules]
-    held, copies = [], {}
-    for own, _ in before:
-        for key, value in own.items():
-            if key in _INTERNAL:
-                continue
+    before: list[tuple[Any, Any]] = []
+    tables: list[tuple[Any, Any]] = []
+    copies: dict[int, Tensor] = {}
+    for module in modules:
+        own = vars(module)
+        before.append((own, own.copy()))
+        tables += [(own[key], own[key].copy()) for key in _TABLES]
+        for key in own.keys() - _INTERNAL:
+            value = own[key]
             if type(value) in _CONTAINERS:
-                held.append((value, value.copy()))
+                before.append((value, value.copy()))
             elif type(value) is Tensor:  # which code may write into
                 own[key] = copies.setdefault(id(value), value.clone())
     try:
         yield
     finally:
-        for now, then in (*before, *held):
-            _restore(now, then)
+        for now, then in before:
+            if len(now) != len(then) or not _alike(now, then):
+                _refill(now, then)
+        for now, then in tables:  # whose entries nobody replaces
+            if len(now) != len(then):
+                _refill(now, then)
 
 
-def _restore(now: Any, then: Any) -> None:
-    """Give a list, dict or set its former entries, if it has others: the same ones, not equals."""
-    if isinstance(now, set):
-        alike = now == then
-    else:
-        alike = len(now) == len(then) and all(map(is_, now, then))
-    if alike and isinstance(now, dict):
-        alike = all(map(is_, now.values(), then.values()))
-    if not alike:
-        now.clear()
-        (now.update if isinstance(now, dict | set) else now.extend)(then)
+def _alike(now: Any, then: Any) -> bool:
+    """Whether two lists, dicts or sets of one length hold the same things, not just equal ones."""
+    if isinstance(now, dict):
+        return all(map(is_, now.values(), then.values())) and all(map(is_, now, then))
+    return now == then if isinstance(now, set) else all(map(is_, now, then))
+
+
+def _refill(now: Any, then: Any) -> None:
+    now.clear()
+    (now.update if isinstance(now, dict | set) else now.extend)(then)
 
 
 def _plain_kernels(modules: list[nn.Module]) -> Iterator[AbstractContextManager[Any]]:

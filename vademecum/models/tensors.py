@@ -40,12 +40,15 @@ def unwrapped(model: nn.Module) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)
-    for name, module in model.named_modules():
-        path, what = type(module).__module__, f"{type(module).__name__} at {name!r}"
-        if isinstance(module, torch.jit.ScriptModule):
-            raise ValueError(f"model must not be scripted or traced by torch.jit, got {what}")
-        if path.startswith("torch.") and ".quantized." in path:
-            raise ValueError(f"model must compute in floating point, got a quantised {what}")
+    for kind in set(map(type, model.modules())):
+        if issubclass(kind, torch.jit.ScriptModule):
+            raise ValueError(
+                f"model must not be scripted or traced by torch.jit, got {kind.__name__}"
+            )
+        if kind.__module__.startswith("torch.") and ".quantized." in kind.__module__:
+            raise ValueError(
+                f"model must compute in floating point, got a quantised {kind.__name__}"
+            )
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
         if isinstance(p, nn.UninitializedParameter | nn.UninitializedBuffer):
             raise ValueError(f"model must be initialised, and {name} is not: call it once")
