@@ -1,7 +1,7 @@
 r"""How a network treats examples: whether each has a row to itself, and what it takes.
 
 Whether the layers' rules tell the whole story (see `vademecum.gradients._recorded_pass`), with or
-without tensors that all examples share, is found out on two and on three of the examples. The
+without tensors that all examples share, is found out on three of the examples. The
 gradient of a sum over examples can be taken apart only if they do not influence each other:
 
 - an example must have the same output in any company and at any place. Where it has not the same
@@ -11,7 +11,7 @@ gradient of a sum over examples can be taken apart only if they do not influence
   model may sort the examples on the way. Where indexing could do so, each pass is examined.
 
 Some code depends on the batch only if it is large, or has a certain example in it. So in every
-portion of the examples, some rows of the full pass are compared with a pass of few examples.
+portion of the examples, a row of the full pass is compared with that of a pass of few examples.
 """
 
 from operator import itemgetter
@@ -69,20 +69,22 @@ class Plan(NamedTuple):
 
 
 def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Plan:
-    """How a network treats examples, from passes with two and three of them.
+    """How a network treats examples, from passes with three of them, and with two if need be.
 
     Raises:
         ValueError: If there is nothing to differentiate, or the examples influence each other.
     """
     n = count_examples(x)
     refuse_batch_statistics(f.model)
-    few = [0, n // 2, n - 1]
-    two, three = (map_tensors(x, itemgetter(rows)) for rows in (few[:0:-1], few))
-    plan = _studied(f, two, three, few, wrt)
+    rows = [0, n // 2, n - 1]
+    three = map_tensors(x, itemgetter(rows))
+    plan = _studied(f, three, rows, wrt)
     if not plan.covered and wrt == "theta":
-        other = _studied(f, two, three, few, wrt, shared=True)
+        other = _studied(f, three, rows, wrt, shared=True)
         insist_on_same_outputs(plan.few.output, other.few.output, _dtypes(f))
         plan = other if other.covered else plan
+    if not plan.covered or n <= len(rows):  # or else the full pass tells
+        plan = _in_other_company(f, plan, map_tensors(x, itemgetter(rows[:0:-1])), wrt)
     if not plan.covered:
         done = plan.few if wrt == "x" else _run_inputs(f, three)
         if done.parameters and not rows_are_separate(done.output, list(done.parameters.values())):
@@ -90,39 +92,38 @@ def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Pla
                 "model must treat examples independently in evaluation mode, but outputs have"
                 " derivatives in the inputs of other examples"
             )
-    return plan._replace(few=_without_graph(plan.few))
+    calls = [call._replace(a=call.a.detach()) for call in plan.few.calls]
+    return plan._replace(few=Pass({}, plan.few.output.detach(), calls, []))
 
 
-def _studied(
-    f: Functional, two: Any, three: Any, rows: list[int], wrt: str, *, shared: bool = False
-) -> Plan:
-    one, one_bytes = _weighed(f, two, wrt, shared=shared)
-    other, other_bytes = _weighed(f, three, wrt, shared=shared)
-    outputs = differentiable_output(other.output, 3)[1:], differentiable_output(one.output, 2)
-    insist_on_same_outputs(outputs[0], outputs[1].flip(0), _dtypes(f))
-    saved = max(other_bytes - one_bytes, 1)
-    plan = Plan(False, shared, saved, other.output.shape[1:], rows, other)
-    if wrt == "x":
+def _studied(f: Functional, x: Any, rows: list[int], wrt: str, *, shared: bool = False) -> Plan:
+    done, saved = _weighed(f, x, wrt, shared=shared)
+    output = differentiable_output(done.output, len(rows))
+    plan = Plan(False, shared, max(saved // len(rows), 1), output.shape[1:], rows, done)
+    found = covered(done) if wrt == "theta" else None
+    if found is None or not rows_are_separate(output, [call.z for call in found.calls]):
         return plan
-    mine, its = covered(one), covered(other)
-    if mine is None or its is None or mine.signature() != its.signature():
-        return plan
-    sound = _same_inputs(f, mine, [1, 0], its, [1, 2])
-    sound = sound and rows_are_separate(its.output, [call.z for call in its.calls])
-    return plan._replace(covered=sound, few=its)
+    return plan._replace(covered=True, few=found)
 
 
-def _without_graph(done: Pass) -> Pass:
-    calls = [call._replace(a=call.a.detach()) for call in done.calls]
-    return Pass({}, done.output.detach(), calls, [])
+def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
+    """Compare with the last two examples by themselves, in another order."""
+    done = run(f, two, shared=plan.shared) if wrt == "theta" else _run_inputs(f, two)
+    output = differentiable_output(done.output, 2)
+    insist_on_same_outputs(output, plan.few.output[1:].flip(0), _dtypes(f))
+    if plan.covered:
+        done = covered(done)
+        same = done is not None and done.signature() == plan.few.signature()
+        plan = plan._replace(covered=same and _same_inputs(f, done, 0, plan.few, 2))
+    return plan
 
 
 def _dtypes(f: Functional) -> set[torch.dtype]:
     return {p.dtype for p in f.parameters.values()}
 
 
-def _same_inputs(f: Functional, one: Pass, here: list[int], other: Pass, there: list[int]) -> bool:
-    """Whether the layers had the same inputs in some rows of two passes, as far as these compare.
+def _same_inputs(f: Functional, one: Pass, here: int, other: Pass, there: int) -> bool:
+    """Whether the layers had the same inputs in a row of two passes, as far as these compare.
 
     They do not where a model goes another way, or leaves out padding that no example needs.
     """
@@ -137,7 +138,7 @@ def record(f: Functional, plan: Plan, x: Any, here: slice) -> Pass | None:
     """A forward pass with all that the layers' rules need, or None if they do not cover it.
 
     Raises:
-        ValueError: If examples have other outputs in it than in a pass of few.
+        ValueError: If an example has another output in it than in a pass of few.
     """
     n = here.stop - here.start
     if not plan.covered or n <= plan.shared:
@@ -145,21 +146,21 @@ def record(f: Functional, plan: Plan, x: Any, here: slice) -> Pass | None:
     done = covered(run(f, map_tensors(x, itemgetter(here)), shared=plan.shared))
     rows, few = plan.rows, plan.few
     if not any(here.start <= row < here.stop for row in rows):
-        rows = [here.start, here.stop - 1][: 1 + plan.shared]
+        rows = [here.start, here.stop - 1][1 - plan.shared :]
         few = covered(run(f, map_tensors(x, itemgetter(rows)), shared=plan.shared))
     if done is None or few is None:
         return None
     if plan.shared and done.signature() != few.signature():  # some length is by chance that of n
         return None
-    there = [i for i, row in enumerate(rows) if here.start <= row < here.stop]
-    those = [rows[i] - here.start for i in there]
+    there = max(i for i, row in enumerate(rows) if here.start <= row < here.stop)
+    row = rows[there] - here.start
     output = differentiable_output(done.output, n)
-    insist_on_same_outputs(output[those], few.output[there], _dtypes(f))
-    return done if _same_inputs(f, done, those, few, there) else None
+    insist_on_same_outputs(output[row], few.output[there], _dtypes(f))
+    return done if _same_inputs(f, done, row, few, there) else None
 
 
 def _weighed(f: Functional, x: Any, wrt: str, *, shared: bool) -> tuple[Pass, int]:
-    """A pass, and the bytes that autograd keeps for going back, with those of the parameters."""
+    """A pass, and the bytes that autograd keeps for going back, without those of parameters."""
     kept: dict[int, int] = {}
 
     def weigh(t: Tensor) -> Tensor:
@@ -169,7 +170,8 @@ def _weighed(f: Functional, x: Any, wrt: str, *, shared: bool) -> tuple[Pass, in
 
     with torch.autograd.graph.saved_tensors_hooks(weigh, lambda t: t):
         done = run(f, x, shared=shared) if wrt == "theta" else _run_inputs(f, x)
-    return done, sum(kept.values())
+    own = {p.untyped_storage().data_ptr() for p in f.parameters.values()}
+    return done, sum(size for place, size in kept.items() if place not in own)
 
 
 def _run_inputs(f: Functional, x: Any) -> Pass:

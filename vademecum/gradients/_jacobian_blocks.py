@@ -25,6 +25,7 @@ from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Entangled,
     count_examples,
+    insist_on_same_outputs,
     map_tensors,
     out_of_memory,
     replaced,
@@ -44,9 +45,10 @@ class Blocks:
         ValueError: If examples influence each other, or one is too large for `memory`.
     """
 
-    def __init__(self, f: Functional, x: Any, wrt: str, memory: int | None):
-        self.f, self.x, self.wrt = f, x, wrt
+    def __init__(self, f: Functional, x: Any, wrt: str, memory: int | None, output: Tensor):
+        self.f, self.x, self.wrt, self.output = f, x, wrt, output
         self.plan = _studied(f, x, wrt)
+        self._insist_on(self.plan.few.output, self.plan.rows)
         n, k = count_examples(x), self.plan.shape.numel()
         at = f.theta if wrt == "theta" else variable(x, wrt)
         d = at.numel() if wrt == "theta" else at.numel() // n
@@ -82,7 +84,7 @@ class Blocks:
         """Write the blocks of some examples."""
         x = map_tensors(self.x, itemgetter(here))
         if self.wrt != "theta":
-            self._fill_inputs(x, into)
+            self._fill_inputs(here, x, into)
             return
         done = record(self.f, self.plan, self.x, here)
         if done is None:
@@ -90,16 +92,24 @@ class Blocks:
             for name, place in places(self.f, into).items():
                 place.copy_(found[name])
             return
+        self._insist_on(done.output, here)
         k = self.shape[1]
         each = torch.eye(k, dtype=done.output.dtype, device=self.device)[:, None]
         each = each.expand(k, len(into), k).reshape(k, *done.output.shape)
         fill(done, done.backward(each), places(self.f, into))
 
-    def _fill_inputs(self, x: Any, into: Tensor) -> None:
+    def _insist_on(self, output: Tensor, here: slice | list[int]) -> None:
+        """Refuse outputs of some examples that are not those which they have among all others."""
+        dtypes = {p.dtype for p in self.f.parameters.values()}
+        insist_on_same_outputs(output, self.output[here], dtypes)
+
+    def _fill_inputs(self, here: slice, x: Any, into: Tensor) -> None:
         with torch.enable_grad():
             v = variable(x, self.wrt).detach().clone().requires_grad_()
-            output = self.f(self.f.theta, replaced(x, self.wrt, v)).reshape(len(v), -1).sum(0)
-        for i, total in enumerate(output):
+            output = self.f(self.f.theta, replaced(x, self.wrt, v))
+            totals = output.reshape(len(v), -1).sum(0)
+        self._insist_on(output, here)
+        for i, total in enumerate(totals):
             (found,) = torch.autograd.grad(total, v, retain_graph=True)
             into[:, i] = found.reshape(len(v), -1)
 

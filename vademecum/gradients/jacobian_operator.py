@@ -112,7 +112,7 @@ class Jacobian(LinearOperator):
 
     @cached_property
     def _blocks(self) -> Blocks:
-        return Blocks(self._f, self._x, self._wrt, self._memory)
+        return Blocks(self._f, self._x, self._wrt, self._memory, self.output)
 
     def dense(self) -> Float[Tensor, " m d"]:
         """The matrix, with all zeros that it has.
@@ -120,11 +120,12 @@ class Jacobian(LinearOperator):
         Where there are no examples, or such as influence each other, by a backward pass a row.
         """
         try:
-            n, k, d = self._blocks.shape
+            return self.blocks().view(self.shape) if self._wrt == "theta" else self._diagonal()
         except Entangled:
             return self._row_by_row()
-        if self._wrt == "theta":
-            return self.blocks().view(self.shape)
+
+    def _diagonal(self) -> Tensor:
+        n, k, d = self._blocks.shape
         matrix = torch.zeros(n, k, n, d, dtype=self.dtype, device=self.device)
         with ticking("examples", n, progress=self._progress) as tick:
             for here, blocks in self.chunks():
