@@ -76,6 +76,32 @@ def test_frozen_parameters_are_left_out_on_request():
     assert (gradient_norms(net, x, y, loss=F.cross_entropy) > wanted).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [600.0, 1e-3, 1e5])
+def test_half_precision_has_room_for_squares(dtype, size):
+    """A norm of 600 has a square beyond the range, one of 0.001 below; 1e5 is beyond itself."""
+    net = nn.Linear(9, 4, bias=False).to(dtype)
+    x, y = torch.full((2, 9), size / 6, dtype=dtype), torch.zeros(2)
+    found = gradient_norms(net, x, y, loss=lambda z, y: z.sum())  # 36 entries of size / 6
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, 6 * x[:, 0].float(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_without_rules(dtype):
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(3, 3))
+
+        def forward(self, x):
+            return (self.weight @ x.mT).mT  # examples come last
+
+    x = torch.full((2, 3), 600.0, dtype=dtype)
+    found = gradient_norms(Recurrent().to(dtype), x, x, loss=lambda z, y: z.sum())
+    torch.testing.assert_close(found, 3 * x[:, 0].float())
+
+
 def test_laws():
     def instrument(model, data):
         return gradient_norms(model, *data, loss=F.cross_entropy)

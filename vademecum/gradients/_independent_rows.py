@@ -111,11 +111,12 @@ def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
     done = run(f, two, shared=plan.shared) if wrt == "theta" else _run_inputs(f, two)
     output = differentiable_output(done.output, 2)
     insist_on_same_outputs(output, plan.few.output[1:].flip(0), _dtypes(f))
-    if plan.covered:
-        done = covered(done)
-        same = done is not None and done.signature() == plan.few.signature()
-        plan = plan._replace(covered=same and _same_inputs(f, done, 0, plan.few, 2))
-    return plan
+    if not plan.covered:
+        return plan
+    found = covered(done)
+    if found is None or found.signature() != plan.few.signature():
+        return plan._replace(covered=False)
+    return plan._replace(covered=_same_inputs(f, found, 0, plan.few, 2))
 
 
 def _dtypes(f: Functional) -> set[torch.dtype]:

@@ -100,8 +100,8 @@ def run(f: Functional, x: Any, *, shared: bool = False) -> Pass:
             place, lengths = get_gradient_edge(z), (len(a), len(z))
             calls.append(LayerCall(rule, module, names, a, a._version, place, lengths))
 
-    n = count_examples(x) if shared else 0
-    tensors = SharedTensors(n, list(parameters.values()))
+    known = [*parameters.values(), *f.model.parameters()] if shared else []
+    tensors = SharedTensors(count_examples(x) if shared else 0, known)
     with ExitStack() as stack, torch.enable_grad():
         for module, names in _owners(f).items():
             rule = rule_for(module)
@@ -165,8 +165,8 @@ def _walk(start: Tensor, stops: Iterable[Key]) -> tuple[set[Node], Counter[Key]]
     while ahead:
         for edge in ahead.pop().next_functions:
             node = edge[0]
-            if edge in stops:
-                met[edge] += 1
+            if node is not None and (node, edge[1]) in stops:
+                met[node, edge[1]] += 1
             elif node is not None and node not in seen:
                 seen.add(node)
                 ahead.append(node)

@@ -16,7 +16,7 @@ one shared tensor and of examples is mapped over these by `torch.func.vmap`. All
 number beyond rounding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from vademecum.gradients._layer_rules import COPY, LINEAR, TRANSPOSED, Rule
 from vademecum.gradients._layer_rules.products import put
 from vademecum.gradients._multihead_attention import attention
-from vademecum.models import cannot_be_mapped
+from vademecum.models import out_of_memory
 
 __all__ = ["THROUGH", "Computed", "SharedTensors", "Use"]
 
@@ -67,7 +67,7 @@ class Use(NamedTuple):
 class SharedTensors(TorchFunctionMode):
     """A context in which `n` examples get copies of what they share; `uses` lists them."""
 
-    def __init__(self, n: int, parameters: list[Tensor]):
+    def __init__(self, n: int, parameters: Iterable[Tensor]):
         super().__init__()
         self.n, self.uses = n, list[Use]()
         self._own = {id(p) for p in parameters}
@@ -96,7 +96,7 @@ class SharedTensors(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in _EXPANSIONS or func in _REPETITIONS:
             return self._expand(func(*args, **kwargs), args[0], repeat=func in _REPETITIONS)
-        if all(self._is_shared(t) or not self._has_examples(t) for t in given):
+        if not any(map(self._has_examples, given)):
             return func(*args, **kwargs)
         if func in _ARITHMETIC:
             return self._compute(func, args, kwargs, given)
@@ -107,10 +107,10 @@ class SharedTensors(TorchFunctionMode):
         return self._map(func, args, kwargs)
 
     def _is_shared(self, t: Tensor) -> bool:
-        return t.requires_grad and (id(t) in self._own or not self._has_examples(t))
+        return t.requires_grad and not self._has_examples(t)
 
     def _has_examples(self, t: Tensor) -> bool:
-        return t.ndim > 0 and len(t) == self.n
+        return t.shape[:1] == (self.n,) and id(t) not in self._own
 
     def _note(self, rule: Rule, tensors: dict[str, Tensor], a: Tensor, z: Tensor) -> Tensor:
         self.uses.append(Use(rule, tensors, a, a._version, get_gradient_edge(z)))
@@ -159,10 +159,7 @@ class SharedTensors(TorchFunctionMode):
             return z
         flat = [*args, *kwargs.values()]
         shared = [isinstance(t, Tensor) and self._is_shared(t) for t in flat]
-        carried = [
-            isinstance(t, Tensor) and self._has_examples(t) and not own
-            for t, own in zip(flat, shared, strict=True)
-        ]
+        carried = [isinstance(t, Tensor) and self._has_examples(t) for t in flat]
 
         def of_one(*each: Any) -> Tensor:
             one = [t[None] if carries else t for t, carries in zip(each, carried, strict=True)]
@@ -175,9 +172,9 @@ class SharedTensors(TorchFunctionMode):
         try:
             return torch.func.vmap(of_one, dims)(*copies)
         except RuntimeError as error:
-            if not cannot_be_mapped(error):
+            if out_of_memory(error):
                 raise
-            return z
+            return z  # which then is no use that is known
 
 
 class Computed(NamedTuple):

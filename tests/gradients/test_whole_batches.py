@@ -1,0 +1,105 @@
+"""Models that look at the whole batch, at times or in hiding: right by example, or refused."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.gradients.nets import slowly
+from tests.gradients.test_jacobian import by_rows
+from tests.gradients.test_per_example import loop
+from vademecum.gradients.example_norms import gradient_norms
+from vademecum.gradients.jacobian_operator import jacobian
+from vademecum.gradients.per_example import per_example_gradients
+
+N, D = 9, 4
+OUTLIER = 6  # neither the first nor the last nor the one in the middle
+
+
+class Batch(nn.Module):
+    """Two layers, and something that happens to the whole batch in between."""
+
+    def __init__(self, between, *, hidden=False, by_hand=False):
+        super().__init__()
+        self.first, self.second = nn.Linear(D, D), nn.Linear(D, 3)
+        self.between, self.by_hand = between, by_hand
+        if hidden:
+            nn.init.zeros_(self.second.weight)
+
+    def forward(self, x):
+        h = self.between(self.first(x), x)
+        z = self.second(h)
+        return (self.second.weight @ h.mT).mT + z if self.by_hand else z
+
+
+def scaled(h, x):
+    return h / x.abs().max() if x.abs().max() > 10 else h
+
+
+def centred(h, x):
+    return h - h.mean(0)
+
+
+def dropped(h, x):
+    return F.dropout(h, 0.5)
+
+
+def data(outlier=False):
+    x = torch.randn(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[OUTLIER] *= 50 if outlier else 1
+    return x, torch.arange(N) % 3
+
+
+REFUSED = {
+    "by the largest": (lambda: Batch(scaled), True),
+    "by chance": (lambda: Batch(dropped), False),
+    "by chance, without rules": (lambda: Batch(dropped, by_hand=True), False),
+    "by chance, in hiding": (lambda: Batch(dropped, hidden=True), False),
+    "by chance, without rules, in hiding": (
+        lambda: Batch(dropped, hidden=True, by_hand=True),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("portion", [2**24, 200])
+@pytest.mark.parametrize("instrument", [per_example_gradients, gradient_norms])
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name, instrument, portion, monkeypatch):
+    build, outlier = REFUSED[name]
+    monkeypatch.setattr("vademecum.gradients._independent_rows._PORTION", {"cpu": portion})
+    with pytest.raises(ValueError, match=r"model must .* in evaluation mode"):
+        instrument(build().double(), *data(outlier), loss=F.cross_entropy)
+
+
+RIGHT = {
+    "centred, in hiding": lambda: Batch(centred, hidden=True),
+    "centred, without rules, in hiding": lambda: Batch(centred, hidden=True, by_hand=True),
+    "by the largest, in hiding": lambda: Batch(scaled, hidden=True),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_each_example_goes_by_itself(name):
+    """Its gradient is that of a batch of one."""
+    net, (x, y) = RIGHT[name]().double(), data(outlier=True)
+    wanted = loop(net, x, y)
+    with slowly("largest" in name):  # a choice by values
+        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+        norms = gradient_norms(net, x, y, loss=F.cross_entropy)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(norms, wanted.norm(dim=1))
+
+
+@pytest.mark.parametrize("wrt", ["theta", "x"])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_jacobians_are_those_of_the_batch(wrt, by_hand):
+    net, (x, _) = Batch(scaled, by_hand=by_hand).double(), data(outlier=True)
+    J = jacobian(net, x, wrt=wrt)
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        J.blocks()
+    if wrt == "theta":
+        wanted = by_rows(net, x)
+    else:
+        wanted = torch.autograd.functional.jacobian(net, x).reshape(3 * N, -1)
+    torch.testing.assert_close(J.dense(), wanted)
