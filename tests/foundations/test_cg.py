@@ -156,7 +156,11 @@ ERRORS = [
     ((I, B[:, None][:, :0]), {}, "b must not be empty"),
     ((I, B), {"x0": torch.ones(3, 1)}, "x0 and preconditioner must fit"),
     ((I, B), {"preconditioner": torch.eye(2)}, "x0 and preconditioner must fit"),
-    ((LinearOperator((3, 3), lambda x: x * math.nan), B), {"symmetry_tol": math.inf}, "op .*finite"),
+    (
+        (LinearOperator((3, 3), lambda x: x * math.nan), B),
+        {"symmetry_tol": math.inf},
+        "op .*finite",
+    ),
     ((I, B), {"tol": -1.0}, "tol must be > 0, got -1.0"),
     ((I, B), {"max_iter": 0}, "max_iter must be >= 1, got 0"),
 ]

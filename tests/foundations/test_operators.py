@@ -206,7 +206,9 @@ def test_the_asymmetry_is_measured():
     B, C = torch.randn(2, n, n).double()
     B, C = (B + B.T) / 2**0.5, (C - C.T) / 2**0.5  # of equal Frobenius norm n
     x = torch.randn(n, 2, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"a relative asymmetry of .*, for symmetry_tol=1e-07") as e:
+    with pytest.raises(
+        ValueError, match=r"a relative asymmetry of .*, for symmetry_tol=1e-07"
+    ) as e:
         insist_on_symmetry(x, (B + share / 2 * C) @ x, tol=1e-7)  # A - A^T = share * C
     found = float(str(e.value).partition("asymmetry of ")[2].partition(",")[0])
     assert 0 < found < 6 * share  # share times a standard normal number

@@ -96,9 +96,7 @@ def test_the_resolution_is_what_the_steps_resolve(shape, steps):
         "wide": even**3,
     }[shape]
     op = aslinearoperator(torch.diag(values))
-    found = spectral_density(
-        op, probes=2, steps=steps, generator=torch.Generator().manual_seed(0)
-    )
+    found = spectral_density(op, probes=2, steps=steps, generator=torch.Generator().manual_seed(0))
     spread = float(found.nodes.max() - found.nodes.min())
     assert found.resolution == pytest.approx(spread / steps)
     # Against the measures of the same probes, signs over sqrt(n), which are the spectral one here.

@@ -64,6 +64,8 @@ def decorated(function):
 class Foreign(nn.Module):
     """Checks, options, data classes and buffers, as other people's models have them."""
 
+    places: torch.Tensor
+
     def __init__(self):
         super().__init__()
         self.channels, self.head = 4, nn.Linear(6, 2)
@@ -95,11 +97,6 @@ def test_foreign_code_runs_as_it_is():
     assert [call.name for call in trace.calls][-3:] == ["batch_norm", "reshape", "linear"]
     hidden = Trace(model, A, B, output=lambda y: y.hidden[0])
     assert hidden.calls[-1].name == "batch_norm"
-    h = torch.randn(7, 4)
-    for call in trace.calls:
-        h = call.bind()(h)
-    torch.testing.assert_close(h, model(torch.zeros(0, 4)).logits if h is None else h)
-    assert h.shape == (7, 2)
 
 
 def replay(trace, x):
@@ -189,6 +186,6 @@ def test_tracing_hides_no_lack_of_memory():
 
 def test_a_forward_of_an_instance_is_given_back():
     model = nn.Linear(4, 4)
-    model.forward = own = lambda x: x + 1
+    own = vars(model)["forward"] = lambda x: x + 1
     assert Trace(model, A, B).calls[0].name == "add"
     assert model.forward is own

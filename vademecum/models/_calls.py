@@ -5,7 +5,6 @@ still.
 """
 
 import linecache
-import operator
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -153,5 +152,5 @@ def _not_in_place(function: Callable[..., Any], name: str) -> tuple[Callable[...
 
 def _placed(base: Tensor, index: Any, value: Any) -> Tensor:
     out = base.clone()
-    operator.setitem(out, index, value)
+    out[index] = value
     return out

@@ -52,21 +52,6 @@ def constant(a: Any) -> Any:
     return a.row if isinstance(a, Rows) else None if isinstance(a, Value) else a
 
 
-def _as_it_is(call: Call, out: Value) -> Callable[..., Tensor]:
-    return _entry(call, out, call.bind())
-
-
-def _entry(call: Call, out: Value, whole: Callable[..., Any]) -> Callable[..., Tensor]:
-    if not call.several:
-        return whole
-    at = call.outputs.index(out)
-    return lambda *h: whole(*h)[at]
-
-
-def _zeros(call: Call) -> list[Tensor]:
-    return [torch.zeros_like(v.tensor[:1]) for v in call.tensors]
-
-
 def _reshaped(call: Call, out: Value, *args: Any, **options: Any) -> list[Affine] | None:
     """What keeps the entries and their order."""
     if not out.tensor.is_floating_point():
@@ -79,41 +64,28 @@ def _reshaped(call: Call, out: Value, *args: Any, **options: Any) -> list[Affine
 
 def _moved(call: Call, out: Value, *args: Any, **options: Any) -> list[Affine]:
     """What moves, sums or averages entries: no coefficient is negative."""
-    whole = _as_it_is(call, out)
+    whole = call.bind()
+    if call.several:
+        at = call.outputs.index(out)
+        return [Affine(lambda *h: whole(*h)[at], None, lambda *r: whole(*r)[at])]
     return [Affine(whole, None, whole)]
 
 
-def _joined(call: Call, out: Value, *args: Any, **options: Any) -> list[Affine]:
+def _stacked(call: Call, out: Value, tensors: Any, *args: Any, **options: Any) -> list[Affine]:
     """Tensors side by side, some of them perhaps constant."""
-    bare = call.bind(lambda c: torch.zeros_like(c) if isinstance(c, Tensor) else c)
-    return [Affine(bare, call.bind()(*_zeros(call)), bare)]
+    join = _moved if all(isinstance(t, Value) for t in tensors) else _joined
+    return join(call, out)
 
 
-def _chosen(call: Call, out: Value, *args: Any, **options: Any) -> list[Affine]:
-    """One of two entries, by a constant mask: `where`, `masked_fill`."""
+def _joined(call: Call, out: Value, *args: Any, **options: Any) -> list[Affine]:
+    """Entries of tensors and of constants side by side, each of them alone."""
+    whole = call.bind()
+    offset = whole(*(torch.zeros_like(v.tensor[:1]) for v in call.tensors))
 
-    def zero(c: Any) -> Any:
-        if isinstance(c, Tensor):
-            return torch.zeros_like(c) if c.is_floating_point() else c
-        return 0.0
+    def linear(*h: Tensor) -> Tensor:
+        return whole(*h) - offset
 
-    bare = call.bind(zero)
-    return [Affine(bare, call.bind()(*_zeros(call)), bare)]
-
-
-def _placed(call: Call, out: Value, base: Any, index: Any, value: Any) -> list[Affine]:
-    """Entries overwritten, by others or by constants."""
-    bare = Call.__new__(Call)
-    vars(bare).update(vars(call))
-    zero = [torch.zeros_like(c) if isinstance(c := constant(a), Tensor) else 0.0
-            for a in (base, value)]  # fmt: skip
-    bare.args = (
-        base if isinstance(base, Value) else Rows(zero[0]) if isinstance(base, Rows) else zero[0],
-        index,
-        value if isinstance(value, Value) else zero[1],
-    )
-    linear = bare.bind()
-    return [Affine(linear, call.bind()(*_zeros(call)), linear)]
+    return [Affine(linear, offset, linear)]
 
 
 def _negated(call: Call, out: Value, input: Any) -> list[Affine]:
@@ -254,8 +226,7 @@ def _padded(
     def linear(h: Tensor) -> Tensor:
         return F.pad(h, pad, mode)
 
-    offset = call.bind()(*_zeros(call)) if value else None
-    return [Affine(linear, offset, linear)]
+    return [Affine(linear, None, linear)] if not value else _joined(call, out)
 
 
 def _resized(
@@ -277,10 +248,10 @@ def _dropped(
 AFFINE: dict[str, Rule] = {
     **dict.fromkeys(SHAPES, _reshaped),
     **dict.fromkeys(MOVES, _moved),
-    **dict.fromkeys(JOINS, _joined),
+    **dict.fromkeys(JOINS, _stacked),
     **dict.fromkeys(PRODUCTS, _product),
     **dict.fromkeys(DROPOUTS, _dropped),
-    **dict.fromkeys(("where", "masked_fill"), _chosen),
+    **dict.fromkeys(("where", "masked_fill", "setitem"), _joined),
     **dict.fromkeys(("neg", "negative"), _negated),
     **dict.fromkeys(("sub", "subtract"), _subtracted),
     **dict.fromkeys(("mul", "multiply"), _scaled),
@@ -293,6 +264,5 @@ AFFINE: dict[str, Rule] = {
     "addmm": _addmm,
     "batch_norm": _normalised,
     "pad": _padded,
-    "setitem": _placed,
 }
 """Rules by the names of calls."""
