@@ -47,6 +47,8 @@ class Remembers(nn.Module):
         self.__dict__.pop("gone", None)
         with torch.no_grad():
             self.total += 1
+        if len(self._forward_hooks) == 0:
+            self.register_forward_hook(lambda module, args, z: None)
         return torch.tanh(self.layer(x)) * self.total
 
 
@@ -125,3 +127,26 @@ def test_global_flags_may_be_frozen(monkeypatch):
     found = gradient(nn.LSTM(4, 2), x, None, output=0, loss=lambda z, y: z.sum())
     assert found.shape == (64,)
     assert torch.backends.cudnn.enabled is before
+
+
+class Draws(nn.Linear):
+    def forward(self, input):
+        return super().forward(input) + torch.rand(())
+
+
+def test_random_numbers_are_the_same_each_time():
+    net = Draws(3, 2)
+    before = snapshot(net)
+    f = functional(net)
+    found = f(f.theta, X)
+    assert not list(changes(before, snapshot(net)))
+    torch.testing.assert_close(found, net(X))
+    J = jacobian(net, X, wrt="x")
+    torch.testing.assert_close(J.output, f(f.theta, X))
+    assert torch.rand(()) != torch.rand(())
+
+
+def test_recurrent_layers_keep_their_list_of_weights():
+    net = nn.LSTM(3, 2)
+    gradient(net, X[None], None, output=0, loss=lambda z, y: z.sum())
+    assert all(p is q for p, q in zip(net._flat_weights, net.parameters(), strict=True))

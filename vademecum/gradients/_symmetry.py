@@ -7,9 +7,12 @@ $$\langle u, H v \rangle = \langle v, H u \rangle \quad \text{for all } u, v,$$
 and an operation whose backward pass is not differentiated rightly breaks it. At the first product
 $H v$ with each model one more is made, with a fixed $u$. Errors of relative size $\delta$ and of
 either sign in the entries move the two sides by about $\delta \|u \odot H v\|$ and $\delta \|v
-\odot H u\|$; so much is allowed with $\delta = \sqrt{\varepsilon}$. Curvature that is all rounding
-may break this, too: then $H$ is not even linear, and what $H(u + v) - H u - H v$ leaves over is
-allowed a hundred times.
+\odot H u\|$; so much is allowed with $\delta = \sqrt{\varepsilon}$.
+
+Where a loss is so flat that its gradient $g$ is all rounding, $g$ is the gradient of nothing, and
+its derivative is not symmetric, rightly so. Hence what is found is held against differences of
+gradients, $H v \approx (g(\theta + h v) - g(\theta - h v)) / 2h$: only if these are less than half
+as asymmetric the second derivative is to blame.
 """
 
 from collections.abc import Callable
@@ -30,6 +33,7 @@ Product = Callable[[Tensor], Tensor]
 
 def insist_on_symmetry(
     f: Functional,
+    gradient: Callable[[Tensor], Tensor],
     product: Product,
     V: Float[Tensor, " P columns"],
     HV: Float[Tensor, " P columns"],
@@ -38,6 +42,7 @@ def insist_on_symmetry(
 
     Args:
         f: The network.
+        gradient: The loss's gradient as a function of the parameters.
         product: What multiplies a block with the Hessian.
         V: The block.
         HV: Its product.
@@ -47,13 +52,12 @@ def insist_on_symmetry(
     """
     if f.model in _SYMMETRIC:
         return
-    c = _wave(V.shape[1], V)
-    u, v, Hv = _wave(f.size, V), V @ c, HV @ c
-    Hu = _times(product, u)
-    gap, allowed = _gap(u, v, Hu, Hv)
+    u, c = _wave(1.0, f.size, V), _wave(2.0, V.shape[1], V)
+    v, Hv = V @ c, HV @ c
+    gap, allowed = _gap(u, v, _times(product, u), Hv)
     if gap > allowed:
-        noise = _times(product, u + v).double() - Hu.double() - Hv.double()
-        if gap > 100 * float(((u.abs() + v.abs()) * noise).norm()):
+        by_differences = _gap(u, v, *(_difference(f.theta, gradient, w) for w in (u, v)))[0]
+        if by_differences < gap / 2:
             raise ValueError(
                 "model must have symmetric second derivatives, but <u, Hv> and <v, Hu> differ by"
                 f" {gap:.3g}, beyond rounding ({allowed:.3g}), through {_culprit(f, product, u, v)}"
@@ -61,9 +65,16 @@ def insist_on_symmetry(
     _SYMMETRIC.add(f.model)
 
 
-def _wave(n: int, like: Tensor) -> Tensor:
+def _difference(theta: Tensor, gradient: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
+    """The product with the Hessian by central differences."""
+    h = torch.finfo(v.dtype).eps ** (1 / 3) * float(theta.norm() / v.norm())
+    return (gradient(theta + h * v).double() - gradient(theta - h * v).double()) / (2 * h)
+
+
+def _wave(step: float, n: int, like: Tensor) -> Tensor:
     """Numbers of either sign, all different."""
-    return (1 + torch.arange(n, device=like.device, dtype=torch.float64)).cos().to(like.dtype)
+    at = step * (1 + torch.arange(n, device=like.device, dtype=torch.float64))
+    return at.cos().to(like.dtype)
 
 
 def _times(product: Product, v: Tensor) -> Tensor:

@@ -141,17 +141,22 @@ def hessian(
         tensor([[1., 2.], [2., 4.]])
     """
     f = functional(model, frozen=frozen, output=output)
-    with torch.enable_grad(), constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
-        theta = f.theta.requires_grad_()
-        value = loss_at(f, theta, x, y, loss)
-        (gradient,) = torch.autograd.grad(value, theta, create_graph=True)
+
+    def slope(theta: Tensor, *, graph: bool = False) -> Tensor:
+        with torch.enable_grad():
+            value = loss_at(f, theta.requires_grad_(), x, y, loss)
+            return torch.autograd.grad(value, theta, create_graph=graph)[0]
+
+    with constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
+        theta = f.theta.detach()
+        gradient = slope(theta, graph=True)
 
     def plain(v: Tensor) -> Tensor:
         return pull(theta, gradient, v)
 
     def product(v: Tensor) -> Tensor:
         found = plain(v)
-        insist_on_symmetry(f, plain, v, found)
+        insist_on_symmetry(f, slope, plain, v, found)
         return found
 
     return LinearOperator((f.size, f.size), product, product, dtype=f.dtype, device=f.device)

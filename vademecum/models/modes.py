@@ -29,12 +29,15 @@ _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _CONTAINERS = {list, dict, set, OrderedDict, defaultdict, deque}
 _INTERNAL = frozenset(vars(nn.Module()))
-_TABLES = ("_buffers", "_modules", "_non_persistent_buffers_set", "_parameters")
+_TABLES = [key for key, value in vars(nn.Module()).items() if type(value) in _CONTAINERS]
 
 
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while, with kernels that can be differentiated twice."""
+    """Evaluation mode for a while, with kernels that can be differentiated twice.
+
+    Random numbers are the same each time, and torch's generators are where they were afterwards.
+    """
     modules = list(model.modules())
     fast = torch.backends.mha.get_fastpath_enabled()
     with untouched(modules), sdpa_kernel(SDPBackend.MATH), ExitStack() as stack:
@@ -54,29 +57,37 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def untouched(modules: list[nn.Module]) -> Iterator[None]:
-    """Give modules their attributes back afterwards."""
+    """Give modules their attributes back afterwards, and torch's generators their states."""
     before: list[tuple[Any, Any]] = []
-    tables: list[tuple[Any, Any]] = []
+    tables: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = []
     copies: dict[int, Tensor] = {}
     for module in modules:
         own = vars(module)
         before.append((own, own.copy()))
-        tables += [(own[key], own[key].copy()) for key in _TABLES]
+        tables.append((own, [(own[key], own[key].copy()) for key in _TABLES if own[key]]))
         for key in own.keys() - _INTERNAL:
             value = own[key]
             if type(value) in _CONTAINERS:
                 before.append((value, value.copy()))
             elif type(value) is Tensor:  # which code may write into
                 own[key] = copies.setdefault(id(value), value.clone())
+    random = torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     try:
         yield
     finally:
+        torch.set_rng_state(random)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
         for now, then in before:
             if len(now) != len(then) or not _alike(now, then):
                 _refill(now, then)
-        for now, then in tables:  # whose entries nobody replaces
-            if len(now) != len(then):
-                _refill(now, then)
+        for own, filled in tables:  # whose entries nobody replaces
+            if sum(len(own[key]) for key in _TABLES) != sum(len(then) for _, then in filled):
+                for key in _TABLES:
+                    own[key].clear()
+                for now, then in filled:
+                    now.update(then)
 
 
 def _alike(now: Any, then: Any) -> bool:
@@ -117,8 +128,9 @@ class _PlainWeightNorm(TorchFunctionMode):
     ) -> Any:
         if getattr(func, "__name__", "") != "_weight_norm":
             return func(*args, **(kwargs or {}))
-        v, g, *dim = args
-        return v * (g / torch.norm_except_dim(v, 2, *dim))
+        v, g, dim = args if len(args) == 3 else (*args, 0)
+        axes = [axis for axis in range(v.ndim) if axis != dim]  # all of them for -1
+        return v * (g / torch.linalg.vector_norm(v, dim=axes, keepdim=True))
 
 
 def refuse_batch_statistics(model: nn.Module) -> None:
