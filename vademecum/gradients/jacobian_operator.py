@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from vademecum.arguments import floats, whole
 from vademecum.arrays import empty
@@ -73,6 +74,8 @@ class Jacobian(LinearOperator):
         frozen: bool = True,
         output: Output = None,
     ):
+        if isinstance(x, DataLoader):
+            raise ValueError("x must be data at hand, got a DataLoader: go from batch to batch")
         self._memory = None if memory is None else whole("memory", memory, low=1)
         self._f, self._x = functional(model, frozen=frozen, output=output), x
         self._progress, self._wrt = progress, wrt

@@ -7,6 +7,7 @@ backward pass; that it is the sum of the examples' own gradients, for a loss tha
 `per_example_gradients`.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,10 +21,11 @@ from vademecum.models import (
     described,
     differentiable_output,
     loss_for,
+    mean_over_batches,
     refuse_nan,
 )
 
-__all__ = ["gradient", "loss_at"]
+__all__ = ["gradient", "loss_at", "slope_at"]
 
 
 def gradient(
@@ -32,6 +34,7 @@ def gradient(
     y: Any = None,
     *,
     loss: Loss | None = None,
+    progress: bool = False,
     frozen: bool = True,
     output: Output = None,
 ) -> Float[Tensor, " P"]:
@@ -41,10 +44,13 @@ def gradient(
 
     Args:
         model: Any module.
-        x: The inputs; a tensor, or any structure of tensors (see `functional`).
+        x: The inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
+            of batches `(x, y)`, or of mappings with the targets in "labels", whose losses count by
+            their numbers of examples.
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
+        progress: Whether to show a progress bar on standard error. It counts batches.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
@@ -63,10 +69,17 @@ def gradient(
         tensor([3., 6., 3.])
     """
     f = functional(model, frozen=frozen, output=output)
+    slope = partial(slope_at, f, f.theta, loss=loss)
+    return mean_over_batches(x, y, slope, device=f.device, progress=progress)
+
+
+def slope_at(
+    f: Functional, theta: Tensor, x: Any, y: Any, *, loss: Loss | None, graph: bool = False
+) -> Tensor:
+    """The gradient of the loss at `theta`, which then requires one; with a `graph` if asked for."""
     with torch.enable_grad():
-        theta = f.theta.requires_grad_()
-        value = loss_at(f, theta, x, y, loss)
-    return torch.autograd.grad(value, theta)[0]
+        value = loss_at(f, theta.requires_grad_(), x, y, loss)
+        return torch.autograd.grad(value, theta, create_graph=graph)[0]
 
 
 def loss_at(f: Functional, theta: Tensor, x: Any, y: Any, loss: Loss | None) -> Tensor:

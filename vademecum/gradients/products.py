@@ -11,21 +11,23 @@ graph, so that a product costs the second backward pass alone. Exact up to round
 convention at kinks: the second derivative of a ReLU is zero.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.graph import disable_saved_tensors_hooks
+from torch.utils.data import DataLoader
 
 from vademecum.arguments import floats
 from vademecum.foundations.operators import LinearOperator
 from vademecum.gradients._constant_inputs import constant_inputs
 from vademecum.gradients._symmetry import insist_on_symmetry
 from vademecum.gradients.jacobian_operator import jacobian, pull
-from vademecum.gradients.loss_gradient import loss_at
+from vademecum.gradients.loss_gradient import slope_at
 from vademecum.gradients.network_function import functional
-from vademecum.models import Loss, Output
+from vademecum.models import Loss, Output, mean_over_batches
 
 __all__ = ["hessian", "hvp", "jvp", "vjp"]
 
@@ -106,6 +108,7 @@ def hessian(
     y: Any = None,
     *,
     loss: Loss | None = None,
+    progress: bool = False,
     frozen: bool = True,
     output: Output = None,
 ) -> LinearOperator:
@@ -115,17 +118,20 @@ def hessian(
 
     Args:
         model: Any module.
-        x: The inputs; a tensor, or any structure of tensors (see `functional`).
+        x: The inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
+            of batches `(x, y)`, or of mappings with the targets in "labels", whose losses count by
+            their numbers of examples. A loader is run through at each product.
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
+        progress: Whether to show a progress bar on standard error. It counts batches.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
 
     Returns:
-        The symmetric operator $H \in \mathbb{R}^{P \times P}$. The memory of the graph is free
-        again when the operator is gone.
+        The symmetric operator $H \in \mathbb{R}^{P \times P}$. The memory of the graph, of which a
+        loader has none, is free again when the operator is gone.
 
     Raises:
         ValueError: If there are no parameters, or the loss is not one number, or nothing is
@@ -141,22 +147,25 @@ def hessian(
         tensor([[1., 2.], [2., 4.]])
     """
     f = functional(model, frozen=frozen, output=output)
+    theta, slope = f.theta.detach(), partial(slope_at, f, loss=loss)
+    average = partial(mean_over_batches, x, y, device=f.device, progress=progress)
 
-    def slope(theta: Tensor, *, graph: bool = False) -> Tensor:
-        with torch.enable_grad():
-            value = loss_at(f, theta.requires_grad_(), x, y, loss)
-            return torch.autograd.grad(value, theta, create_graph=graph)[0]
+    def graph(x: Any, y: Any) -> Tensor:
+        with constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
+            return slope(theta, x, y, graph=True)
 
-    with constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
-        theta = f.theta.detach()
-        gradient = slope(theta, graph=True)
+    kept = None if isinstance(x, DataLoader) else graph(x, y)
 
     def plain(v: Tensor) -> Tensor:
-        return pull(theta, gradient, v)
+        if kept is not None:
+            return pull(theta, kept, v)
+        return average(lambda x, y: pull(theta, graph(x, y), v))
 
     def product(v: Tensor) -> Tensor:
         found = plain(v)
-        insist_on_symmetry(f, slope, plain, v, found)
+        insist_on_symmetry(
+            f, lambda theta: average(lambda x, y: slope(theta, x, y)), plain, v, found
+        )
         return found
 
     return LinearOperator((f.size, f.size), product, product, dtype=f.dtype, device=f.device)
@@ -169,6 +178,7 @@ def hvp(
     v: Float[Tensor, " P *columns"],
     *,
     loss: Loss | None = None,
+    progress: bool = False,
     frozen: bool = True,
     output: Output = None,
 ) -> Float[Tensor, " P *columns"]:
@@ -178,11 +188,14 @@ def hvp(
 
     Args:
         model: Any module; it is never changed.
-        x: The inputs; a tensor, or any structure of tensors (see `functional`).
+        x: The inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
+            of batches `(x, y)`, or of mappings with the targets in "labels", whose losses count by
+            their numbers of examples. A loader is run through at each product.
         y: The targets.
         v: A vector shaped like `functional(model).theta`, or a block of such columns.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
+        progress: Whether to show a progress bar on standard error. It counts batches.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
@@ -196,7 +209,8 @@ def hvp(
         >>> hvp(nn.Linear(2, 1, bias=False), x, y, torch.tensor([1.0, 1.0]), loss=half_square)
         tensor([3., 6.])
     """
-    return hessian(model, x, y, loss=loss, frozen=frozen, output=output) @ floats("v", v)
+    H = hessian(model, x, y, loss=loss, progress=progress, frozen=frozen, output=output)
+    return H @ floats("v", v)
 
 
 def _shaped(name: str, v: Tensor, shape: torch.Size) -> Tensor:

@@ -1,5 +1,6 @@
 """Any `nn.Module` as it is: evaluation mode, inputs, outputs, places of tensors, its graph."""
 
+from vademecum.models.batches import batches, mean_over_batches
 from vademecum.models.failures import (
     SlowPathWarning,
     cannot_be_mapped,
@@ -22,7 +23,7 @@ from vademecum.models.inputs import (
     variable,
 )
 from vademecum.models.losses import Loss, described, loss_for
-from vademecum.models.modes import evaluation, refuse_batch_statistics
+from vademecum.models.modes import evaluation, refuse_batch_statistics, untouched
 from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import Output, chosen_output, differentiable_output
 from vademecum.models.tensors import (
@@ -37,11 +38,11 @@ __all__ = [
     # a model to begin with
     "mlp",
     # modes and tensors
-    "ModelState", "evaluation", "insist_on_place", "tensor_places", "unwrapped",
+    "ModelState", "evaluation", "insist_on_place", "tensor_places", "untouched", "unwrapped",
     # inputs, outputs, losses
-    "Loss", "Output", "call_arguments", "chosen_output", "count_examples", "described",
-    "differentiable_output", "loss_for", "map_tensors", "named_tensors", "refuse_nan", "replaced",
-    "variable",
+    "Loss", "Output", "batches", "call_arguments", "chosen_output", "count_examples", "described",
+    "differentiable_output", "loss_for", "map_tensors", "mean_over_batches", "named_tensors",
+    "refuse_nan", "replaced", "variable",
     # independence of examples
     "Entangled", "insist_on_same_outputs", "largest_move", "refuse_batch_statistics",
     "rows_are_separate",
