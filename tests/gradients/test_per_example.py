@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from tests.gradients.nets import NETS, call, close, make, one, slowly
 from vademecum.gradients._independent_rows import study
+from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.network_function import functional
 from vademecum.gradients.per_example import per_example_gradients
 from vademecum.models import map_tensors
@@ -69,6 +70,41 @@ def test_a_loss_that_cannot_be_mapped():
     with slowly(True):
         found = per_example_gradients(net, x, y, loss=loss)
     torch.testing.assert_close(found, loop(net, x, y, loss))
+
+
+class Several(nn.Module):
+    """Gives hidden layers and a class beside the scores, in a structure."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        z = self.second(h)
+        return {"hidden": (h, h.unflatten(1, (2, 2))), "scores": z, "class": z.argmax(1), "n": 7}
+
+
+class ByColumns(Several):
+    """Without a rule."""
+
+    def forward(self, x):
+        return super().forward((self.first.weight.T[:, :1] * x.mT).mT)
+
+
+@pytest.mark.parametrize("kind", [Several, ByColumns])
+def test_a_loss_may_take_any_output(kind):
+    def loss(result, y):
+        scale = 1 + result["class"].to(result["scores"].dtype).sum()
+        return F.cross_entropy(result["scores"] * result["n"], y) + scale * (
+            result["hidden"][1].square().sum()
+        )
+
+    net, x, y = kind().double(), torch.randn(5, 5).double(), torch.arange(5) % 3
+    assert study(functional(net), x).covered is (kind is Several)
+    wanted = loop(net, x, y, loss)
+    torch.testing.assert_close(per_example_gradients(net, x, y, loss=loss), wanted)
+    torch.testing.assert_close(gradient_norms(net, x, y, loss=loss), wanted.norm(dim=1))
 
 
 def test_frozen_parameters_are_left_out_on_request():
@@ -153,6 +189,11 @@ class Pooled(nn.Linear):
         return super().forward(input).sum()
 
 
+class Pair(nn.Linear):
+    def forward(self, input):
+        return super().forward(input), input
+
+
 X, Y = torch.linspace(-1, 1, 12).view(4, 3).sin(), torch.tensor([0, 1, 0, 1])
 NET = nn.Linear(3, 2)
 CE = F.cross_entropy
@@ -162,7 +203,8 @@ ERRORS = [
     ((Argmax(3, 2), CE, X, Y), "outputs of model must be floating point, got torch.int64"),
     ((AcrossExamples(3, 2), CE, X, Y), "model must treat examples independently"),
     ((Pooled(3, 2), CE, X, Y), r"one output for each of 3 examples, got shape \(\)"),
-    ((nn.LSTM(3, 2), CE, X, Y), "model must give a tensor, got tuple"),
+    ((nn.LSTM(3, 2), CE, X, Y), "model must give one output for each of 3 examples"),
+    ((Pair(3, 2), None, X, Y), "model must give a tensor, got tuple: say which entry"),
     ((NET, CE, X[:0], Y[:0]), "x must not be empty"),
     ((NET, CE, X, Y[:2]), "x and y must have equally many examples"),
     ((NET, CE, X * math.nan, Y), "x must be finite, got nan"),

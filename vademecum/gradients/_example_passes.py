@@ -23,13 +23,15 @@ from vademecum.models import (
     Loss,
     cannot_be_mapped,
     count_examples,
+    differentiable_output,
+    loss_for,
     map_tensors,
     named_tensors,
     warn_of_slow_path,
 )
 from vademecum.progress import ticking
 
-__all__ = ["fill", "mapped", "passes", "places", "summed"]
+__all__ = ["example_loss", "fill", "mapped", "passes", "places", "summed"]
 
 _PORTION = 2**27  # bytes at a time for `torch.func`
 
@@ -53,10 +55,7 @@ def passes(
             if done is None:
                 yield from ((part, None, []) for part in _portions(here, few))
             else:
-                with torch.enable_grad():
-                    output = done.output.detach().requires_grad_()
-                    (u,) = torch.autograd.grad(_losses(loss, output, y[here]).sum(), output)
-                yield here, done, done.backward(u[None])
+                yield here, done, done.backward(_cotangents(loss, done.result, y[here])[None])
             tick(here.stop - here.start)
 
 
@@ -65,23 +64,43 @@ def _portions(here: slice, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, here.stop)) for start in starts)
 
 
-def _losses(loss: Loss, output: Tensor, y: Tensor) -> Float[Tensor, " n"]:
+def _cotangents(loss: Loss, result: Any, y: Tensor) -> Float[Tensor, " n ..."]:
+    """The derivatives of the examples' losses in their outputs, all of them in one row."""
+    parts = [t.detach().requires_grad_(t.requires_grad) for _, t in named_tensors(result)]
+    leaves = [t for t in parts if t.requires_grad]
+    with torch.enable_grad():
+        total = _losses(loss, result, parts, y).sum()
+    found = torch.autograd.grad(total, leaves, materialize_grads=True)
+    return found[0] if isinstance(result, Tensor) else torch.cat([u.flatten(1) for u in found], 1)
+
+
+def _losses(loss: Loss, result: Any, parts: list[Tensor], y: Tensor) -> Float[Tensor, " n"]:
     """The loss of each example by itself, whatever reduction the loss function has."""
 
-    def of_one(z: Tensor, y: Tensor) -> Tensor:
-        return _one_number(loss(z, y))
+    def of_one(y: Tensor, *each: Tensor) -> Tensor:
+        own = iter(each)
+        return _one_number(loss(map_tensors(result, lambda _: next(own)), y))
 
+    dims = [0 if t.shape[:1] == (len(y),) else None for t in (y, *parts)]
+    given = [t if dim is None else t[:, None] for t, dim in zip((y, *parts), dims, strict=True)]
     try:
-        losses = torch.func.vmap(of_one)(output[:, None], y[:, None])
+        losses = torch.func.vmap(of_one, tuple(dims))(*given)
     except RuntimeError as error:
         if not cannot_be_mapped(error):
             raise
         warn_of_slow_path("loss is taken of one example after the other", error)
-        pairs = zip(output.split(1), y.split(1), strict=True)
-        losses = torch.stack([of_one(*pair) for pair in pairs])
+        each = ([t if d is None else t[i] for t, d in zip(given, dims, strict=True)]
+                for i in range(len(y)))  # fmt: skip
+        losses = torch.stack([of_one(*one) for one in each])
     if not losses.requires_grad:
         raise ValueError("loss must be differentiable, and this one is constant")
     return losses.flatten()
+
+
+def example_loss(y: Tensor, loss: Loss | None) -> Loss:
+    """The loss that was given, or else the one for targets of this kind, which needs a tensor."""
+    usual = loss_for(y, loss)
+    return loss or (lambda z, y: usual(differentiable_output(z, graph=False), y))
 
 
 def summed(loss: Loss) -> Loss:

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vademecum.gradients._recorded_pass import Pass, covered, run
+from vademecum.gradients._recorded_pass import Pass, covered, rows_of, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Entangled,
@@ -93,7 +93,7 @@ def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Pla
                 " derivatives in the inputs of other examples"
             )
     calls = [call._replace(a=call.a.detach()) for call in plan.few.calls]
-    return plan._replace(few=Pass({}, plan.few.output.detach(), calls, []))
+    return plan._replace(few=Pass({}, None, plan.few.output.detach(), calls, []))
 
 
 def _studied(f: Functional, x: Any, rows: list[int], wrt: str, *, shared: bool = False) -> Plan:
@@ -185,5 +185,6 @@ def _run_inputs(f: Functional, x: Any) -> Pass:
         return t
 
     with torch.enable_grad():
-        output = f(f.theta, map_tensors(x, leaf))
-    return Pass(leaves if output.requires_grad else {}, output, [], [])
+        result = f(f.theta, map_tensors(x, leaf))
+        output = rows_of(result, x)
+    return Pass(leaves if output.requires_grad else {}, result, output, [], [])

@@ -27,11 +27,13 @@ from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     cannot_be_mapped,
     count_examples,
+    differentiable_output,
+    named_tensors,
     rows_are_separate,
     warn_of_slow_path,
 )
 
-__all__ = ["LayerCall", "Pass", "covered", "run"]
+__all__ = ["LayerCall", "Pass", "covered", "rows_of", "run"]
 
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",
@@ -55,7 +57,8 @@ class Pass(NamedTuple):
     """A forward pass: the parameters and the output, and the calls in between."""
 
     parameters: dict[str, Tensor]
-    output: Tensor
+    result: Any  # what the network gave
+    output: Tensor  # all of it that is differentiable, with a row for each example
     calls: list[LayerCall]
     uses: list[Use]  # of tensors that no layer holds
 
@@ -115,7 +118,19 @@ def run(f: Functional, x: Any, *, shared: bool = False) -> Pass:
                 stack.callback(module.register_forward_hook(tensors.go_on, prepend=True).remove)
         if shared:
             stack.enter_context(tensors)
-        return Pass(parameters, f.call(parameters, x), calls, tensors.uses)
+        result = f.call(parameters, x)
+    return Pass(parameters, result, rows_of(result, x), calls, tensors.uses)
+
+
+def rows_of(result: Any, x: Any) -> Tensor:
+    """The differentiable tensors of an output, as one tensor with a row for each example."""
+    if isinstance(result, Tensor):
+        return result
+    parts = [t for _, t in named_tensors(result) if t.requires_grad]
+    if not parts:
+        return differentiable_output(result)  # which it is not
+    n = count_examples(x)
+    return torch.cat([differentiable_output(t, n).reshape(n, -1) for t in parts], 1)
 
 
 def _owners(f: Functional) -> dict[nn.Module, dict[str, str]]:

@@ -29,11 +29,11 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from vademecum.arrays import portions
-from vademecum.gradients._example_passes import mapped, passes, summed
+from vademecum.gradients._example_passes import example_loss, mapped, passes, summed
 from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
 from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional, functional
-from vademecum.models import Loss, Output, count_examples, loss_for, map_tensors
+from vademecum.models import Loss, Output, count_examples, map_tensors
 
 __all__ = ["gradient_norms"]
 
@@ -87,7 +87,7 @@ def gradient_norms(
         >>> gradient_norms(nn.Linear(2, 1, bias=False), x, y, loss=lambda z, y: z - y)
         tensor([5., 0.])
     """
-    f, loss = functional(model, frozen=frozen, output=output), loss_for(y, loss)
+    f, loss = functional(model, frozen=frozen, output=output), example_loss(y, loss)
     squares = torch.empty(count_examples(x, y), dtype=_wide(f.dtype), device=f.device)
     for here, done, b in passes(f, loss, x, y, memory, progress=progress):
         if done is None:

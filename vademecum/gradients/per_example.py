@@ -16,9 +16,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from vademecum.arrays import empty
-from vademecum.gradients._example_passes import fill, mapped, passes, places, summed
+from vademecum.gradients._example_passes import example_loss, fill, mapped, passes, places, summed
 from vademecum.gradients.network_function import functional
-from vademecum.models import Loss, Output, count_examples, loss_for, map_tensors
+from vademecum.models import Loss, Output, count_examples, map_tensors
 
 __all__ = ["per_example_gradients"]
 
@@ -70,7 +70,7 @@ def per_example_gradients(
         >>> per_example_gradients(model, x, y, loss=lambda z, y: z - y)
         tensor([[1., 2.], [3., 4.]])
     """
-    f, loss = functional(model, frozen=frozen, output=output), loss_for(y, loss)
+    f, loss = functional(model, frozen=frozen, output=output), example_loss(y, loss)
     n = count_examples(x, y)
     gradients = empty(n, f.size, dtype=f.dtype, device=f.device)
     for here, done, b in passes(f, loss, x, y, memory, progress=progress):
