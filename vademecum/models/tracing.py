@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from vademecum.models._calls import Call, Rows, Size, Value
 from vademecum.models._recording import Recorder, following
-from vademecum.models.inputs import Entangled, call_arguments, count_examples, named_tensors
+from vademecum.models.inputs import Entangled, call_arguments, named_tensors
 from vademecum.models.outputs import Output, chosen_output
 
 __all__ = ["Call", "Rows", "Size", "Trace", "Value"]
@@ -52,11 +52,12 @@ class Trace:
     """
 
     def __init__(self, model: nn.Module, a: Any, b: Any, *, output: Output = None):
-        self.sizes = (count_examples(a), count_examples(b))
+        tensors = [[tensor for _, tensor in named_tensors(x)] for x in (a, b)]
+        self.sizes = tuple(len(each[0]) for each in tensors)
         stack, runs, self.outputs = [], [], []
         with following(model, stack):
-            for x in (a, b):
-                runs.append(Recorder(stack, [tensor for _, tensor in named_tensors(x)]))
+            for x, each in zip((a, b), tensors, strict=True):
+                runs.append(Recorder(stack, each))
                 args, kwargs = call_arguments(x)
                 with runs[-1]:
                     self.outputs.append(chosen_output(model(*args, **kwargs), output))

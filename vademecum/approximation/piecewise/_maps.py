@@ -60,6 +60,8 @@ class Kinks:
     thresholds: tuple[Tensor, ...]
     slopes: tuple[Tensor, ...]
     intercepts: tuple[Tensor, ...] | None  # None if all are zero
+    gate: bool = False  # whether the slopes are 0 and 1, so that a piece is its slope
+    centred: bool = False  # whether 0 is the only threshold
 
     def piece(self, h: Tensor) -> Tensor:
         """The number of thresholds below each entry."""
@@ -69,7 +71,7 @@ class Kinks:
 
     def slope(self, piece: Tensor) -> Tensor:
         """The slope on each entry's piece."""
-        return _on_piece(self.slopes, piece)
+        return piece.to(self.slopes[0].dtype) if self.gate else _on_piece(self.slopes, piece)
 
     def intercept(self, piece: Tensor) -> Tensor | None:
         """The intercept on each entry's piece; None if it is zero."""
@@ -105,5 +107,9 @@ def kinks(like: Tensor, thresholds: Any, slopes: Any, intercepts: Any = None) ->
         return tuple(v.to(like) if isinstance(v, Tensor) else like.new_full((), v) for v in values)
 
     return Kinks(
-        tensors(thresholds), tensors(slopes), None if intercepts is None else tensors(intercepts)
+        tensors(thresholds),
+        tensors(slopes),
+        None if intercepts is None else tensors(intercepts),
+        gate=all(isinstance(a, int) for a in slopes) and slopes == [0, 1],
+        centred=isinstance(thresholds[0], int) and thresholds == [0],
     )

@@ -118,25 +118,40 @@ def split_by_lines(
     """
     low, high = extremes(lines, cells.corners)
     tau = rounding * torch.maximum(high, -low).amax(1)
-    owner, unit = ((low < -tau[:, None]) & (high > tau[:, None])).nonzero(as_tuple=True)
-    coefficients, counts = lines[owner, :, unit], owner.bincount(minlength=len(tau))
-    start = counts.cumsum(0) - counts
-    root = torch.arange(len(tau), device=tau.device)
-    for turn in range(int(counts.max())):  # the next line of every cell that has one left
-        active = (counts[root] > turn).nonzero()[:, 0]
-        line = start[root[active]] + turn
-        part = cells.take(active)
-        v = evaluate(coefficients[line], part.corners)
-        tol = tau[root[active]]
-        v = torch.where(v.abs() <= tol[:, None], 0.0, v)
-        both = ((v.amax(1) > 0) & (v.amin(1) < 0)).nonzero()[:, 0]
-        if len(both) == 0:
-            continue
-        above, below = cut(part.take(both), v[both])
-        where = active[both]
-        cells = Cells.joined([cells.replaced(where, above), below])
-        root = torch.cat([root, root[where]])
+    cell, unit = ((low < -tau[:, None]) & (high > tau[:, None])).nonzero(as_tuple=True)
+    line, root = lines[cell, :, unit], torch.arange(len(tau), device=tau.device)
+    while len(cell):  # every cell that a line crosses, by one of them
+        first = _nearest(cells, cell, line)
+        active = (first < len(cell)).nonzero()[:, 0]
+        first, part, n = first[active], cells.take(active), len(root)
+        v = evaluate(line[first], part.corners)
+        v = torch.where(v.abs() <= tau[root[active], None], 0.0, v)
+        above, below = cut(part, v)
+        cells = Cells.joined([cells.replaced(active, above), below])
+        root = torch.cat([root, root[active]])
+        other = torch.empty_like(root[:n])
+        other[active] = torch.arange(n, len(root), device=active.device)
+        cell, line = torch.cat([cell, other[cell]]), line.repeat(2, 1)
+        v, tol = evaluate(line, cells.corners[cell]), tau[root[cell]]
+        crossing = ((v.amax(1) > tol) & (v.amin(1) < -tol)).nonzero()[:, 0]
+        cell, line = cell[crossing], line[crossing]
     return cells, root
+
+
+def _nearest(cells: Cells, cell: Tensor, line: Tensor) -> Tensor:
+    """For each cell the place of that of its lines which is nearest to its centre.
+
+    So halves are about equal, and few rounds are needed. Cells without a line have a place beyond
+    all.
+    """
+    value = evaluate(line, cells.centres[cell, None])[:, 0]
+    distance = value.abs() / torch.linalg.vector_norm(line[:, 1:], dim=1)
+    least = distance.new_full((len(cells.sizes),), torch.inf).scatter_reduce(
+        0, cell, distance, "amin"
+    )
+    place = torch.arange(len(cell), device=cell.device)
+    place = torch.where(distance <= least[cell], place, len(cell))
+    return cell.new_full((len(cells.sizes),), len(cell)).scatter_reduce(0, cell, place, "amin")
 
 
 def split_by_maxima(

@@ -103,7 +103,7 @@ def _divide(program: Program, block: _Block, most: int) -> Iterator[_Block]:
 
 def _lines(unit: Kinks, h: Tensor) -> Tensor:
     """The functions whose zeros divide the cells: activations less thresholds, (cells, 1+m, k)."""
-    if len(unit.thresholds) == 1 and not bool(unit.thresholds[0].any()):
+    if unit.centred:
         return h.reshape(*h.shape[:2], -1)
     lines = []
     for threshold in unit.thresholds:
