@@ -123,8 +123,8 @@ class WithoutDtype(scipy.sparse.linalg.LinearOperator):
     def _matvec(self, x):
         return self.A @ x
 
-    def _rmatvec(self, y):
-        return self.A.conj().T @ y
+    def _rmatvec(self, x):
+        return self.A.conj().T @ x
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -136,7 +136,7 @@ def test_scipy_operators_that_state_no_dtype(dtype):
     np.testing.assert_allclose(op.H.dense(), A.conj().T, rtol=1e-6)
     tried = scipy.sparse.linalg.LinearOperator(A.shape, lambda x: A @ x)  # which SciPy does
     np.testing.assert_allclose(aslinearoperator(tried).dense(), A, rtol=1e-6)
-    whole = scipy.sparse.linalg.LinearOperator((3, 3), matvec=lambda x: 2 * x)
+    whole = scipy.sparse.linalg.LinearOperator((3, 3), lambda x: 2 * x)
     assert aslinearoperator(whole).dense().tolist() == (2 * np.eye(3)).tolist()
 
 
@@ -214,7 +214,7 @@ def test_the_asymmetry_is_measured():
     assert 0 < found < 6 * share  # share times a standard normal number
     insist_on_symmetry(x, (B + share / 2 * C) @ x, tol=6 * share)
     insist_on_symmetry(x, C @ x, tol=math.inf)
-    with pytest.raises(ValueError, match="op must be symmetric .* finite"):
+    with pytest.raises(ValueError, match=r"op must be symmetric .* finite"):
         insist_on_symmetry(x, math.nan * C @ x, tol=math.inf)
 
 

@@ -78,13 +78,12 @@ class KrylovBasis:
             z = (self.op @ self.V[self.j]).detach()
             self.applications += 1
         self._image = None
-        size = _length(z)
         self.j += 1
-        z, self.H[: self.j, self.j - 1] = self._orthogonal(z)
-        beta = _length(z)
+        z, h, beta = self._orthogonal(z)
+        self.H[: self.j, self.j - 1] = h
         if not beta < float("inf"):
             raise ValueError(f"op must return finite numbers, got a vector of norm {beta}")
-        if beta > 10 * torch.finfo(z.dtype).eps * size:
+        if beta > 10 * torch.finfo(z.dtype).eps * _length(h):  # A v has the norm of h and beta
             self.V[self.j] = z / beta
         else:
             beta = 0.0
@@ -93,8 +92,8 @@ class KrylovBasis:
 
     def refresh(self) -> None:
         """Make the next vector a random one."""
-        z, _ = self._orthogonal(random_block(self.op, 1, self.generator)[:, 0])
-        self.V[self.j] = z / z.norm()
+        z, _, norm = self._orthogonal(random_block(self.op, 1, self.generator)[:, 0])
+        self.V[self.j] = z / norm
 
     def ritz(self) -> tuple[Tensor, Tensor, Tensor]:
         """Ritz values of what is not locked, their vectors in the basis, their residual norms."""
@@ -110,21 +109,25 @@ class KrylovBasis:
         self.H[range(l, j), range(l, j)] = theta.to(self.H.dtype)
         self.j = j
 
-    def _orthogonal(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The part of a vector that is orthogonal to the basis, and its coefficients there."""
+    def _orthogonal(self, z: Tensor) -> tuple[Tensor, Tensor, float]:
+        """The part of a vector that is orthogonal to the basis, its coefficients, its norm."""
+        last, basis = self.V[max(self.j - 2, 0) : self.j], self.V[: self.j]
         h = z.new_zeros(self.j)
-        for rows in (slice(max(self.j - 2, 0), self.j), slice(self.j), slice(self.j)):
-            V, before = self.V[rows], _length(z)
-            c = V.conj() @ z
-            z = torch.addmv(z, V.T, c, alpha=-1)
-            h[rows] += c
-            if len(V) == self.j and _length(z) > before / 2:
+        h[-2:] = c = last.conj() @ z
+        z = torch.addmv(z, last.T, c, alpha=-1)
+        norm = _length(z)
+        for _ in range(2):
+            c = basis.conj() @ z
+            z, before = torch.addmv(z, basis.T, c, alpha=-1), norm
+            h += c
+            norm = _length(z)
+            if norm > before / 2:
                 break  # so little was removed that its rounding errors do not matter
-        return z, h
+        return z, h, norm
 
 
 def _length(z: Tensor) -> float:
-    norm = float(z.norm())
+    norm = float(torch.linalg.vector_norm(z))
     safe = torch.finfo(z.dtype).tiny ** 0.5 / torch.finfo(z.dtype).eps < norm < float("inf")
     return norm if safe else float(lengths(z))
 

@@ -9,7 +9,7 @@ goes unnoticed with a probability of about $\sqrt\varepsilon / \delta$ only.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from vademecum.randomness import source
 
 __all__ = [
     "insist_on_symmetry", "random_block", "square_operator", "symmetric_pair", "watched",
+    "watching",
 ]  # fmt: skip
 
 _COLUMNS = 16  # that are applied between two ticks of a progress bar
@@ -56,17 +57,15 @@ def random_block(
 
 
 @contextmanager
-def watched(op: LinearOperator, total: int | None, *, progress: bool) -> Iterator[LinearOperator]:
-    """The operator, with a bar that counts the vectors it is applied to; as it is without one.
+def watching(
+    total: int | None, *, progress: bool
+) -> Iterator[Callable[[LinearOperator], LinearOperator]]:
+    """What puts a bar on operators that counts the vectors they are applied to, all together.
 
-    Example:
-        >>> op = aslinearoperator(torch.eye(2))
-        >>> with watched(op, 5, progress=False) as same:
-        ...     same is op
-        True
+    Without one it leaves them as they are.
     """
     if not progress:
-        yield op
+        yield lambda op: op
         return
     with ticking("products with the operator", total, progress=True) as tick:
 
@@ -77,13 +76,27 @@ def watched(op: LinearOperator, total: int | None, *, progress: bool) -> Iterato
                 tick(part.shape[1])
             return torch.cat(parts, 1)
 
-        yield LinearOperator(
+        yield lambda op: LinearOperator(
             op.shape,
             lambda x: counted(op, x),
             lambda y: counted(op.H, y),
             dtype=op.dtype,
             device=op.device,
         )
+
+
+@contextmanager
+def watched(op: LinearOperator, total: int | None, *, progress: bool) -> Iterator[LinearOperator]:
+    """The operator, with a bar that counts the vectors it is applied to; as it is without one.
+
+    Example:
+        >>> op = aslinearoperator(torch.eye(2))
+        >>> with watched(op, 5, progress=False) as same:
+        ...     same is op
+        True
+    """
+    with watching(total, progress=progress) as watch:
+        yield watch(op)
 
 
 def symmetric_pair(

@@ -21,25 +21,41 @@ from torch import Tensor
 
 from vademecum.foundations._lanczos import KrylovBasis
 from vademecum.foundations._operator_functions import from_arrays, matrix_of
-from vademecum.foundations._probes import watched
 from vademecum.foundations._thick_restarts import Pairs, extreme_pairs, in_space
 from vademecum.foundations.operators import LinearOperator
 
-__all__ = ["by_inverse", "invertible"]
+__all__ = ["by_inverse", "invertible", "patience"]
 
-_LARGEST = 10_000  # rows, which two cores factorise in some seconds even if all is filled in
-_ROUNDS = 8  # each with another shift, and sharper by one digit
-_ROUND = 5  # solutions for each basis vector, after which a better shift pays
+_DENSE, _SPARSE = 3e11, 1e10  # multiplications: 6 s and 1 s on two cores (EPYC), and solutions
+
+
+def patience(op: LinearOperator, size: int) -> int:
+    """How many products, with a basis of that size, to try before a factorisation."""
+    A = matrix_of(op)
+    dense = isinstance(A, Tensor) and A.layout == torch.strided
+    return max(2 * size, 60) if dense else max(10 * size, 300)
 
 
 def invertible(op: LinearOperator) -> bool:
-    """Whether the matrix is at hand, and small enough for its factorisation to take seconds."""
-    return op.shape[0] <= _LARGEST and matrix_of(op) is not None
+    """Whether the matrix is at hand, and its factorisation takes seconds.
+
+    That of a sparse one takes at most as long as within the band that a good order makes of it.
+    """
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    A, n = matrix_of(op), op.shape[0]
+    if A is None or (isinstance(A, Tensor) and A.layout == torch.strided):
+        return A is not None and 4 / 3 * n**3 <= _DENSE
+    A = (_in_scipy(A) if isinstance(A, Tensor) else A).tocsr()
+    place = np.empty(n, int)
+    place[reverse_cuthill_mckee(A, symmetric_mode=True)] = np.arange(n)
+    rows, columns = A.nonzero()
+    return n * int(np.abs(place[rows] - place[columns]).max(initial=0)) ** 2 <= _SPARSE
 
 
 def by_inverse(
     op: LinearOperator, guess: Pairs, sign: int, tol: float, goal: float, degenerate: bool,
-    size: int, limit: int, generator: torch.Generator | None, progress: bool,
+    size: int, limit: int, generator: torch.Generator | None, watch: Callable,
 ) -> tuple[Pairs, int]:  # fmt: skip
     """Better eigenvalues at the lower end (sign 1) or the upper one (sign -1) of a matrix.
 
@@ -53,32 +69,29 @@ def by_inverse(
         size: The most basis vectors to hold.
         limit: The most products, as which solutions of linear systems count, too.
         generator: For the random vectors.
-        progress: Whether to show a progress bar.
+        watch: What counts products for a progress bar.
 
     Returns:
         What was found, and the number of products.
     """
-    k, spent = len(guess.values), 0
-    for sharper in range(_ROUNDS):
-        inverse = _inverse_beyond(op, guess, sign, goal)
-        left = min(limit - spent, _ROUND * size)
-        within = max(tol / 4 / 10**sharper, 1e-14)
-        with watched(inverse, left, progress=progress) as inverse:
-            basis = KrylovBasis(inverse, size, generator, symmetry_tol=math.inf)
-            found, _ = extreme_pairs(basis, k, "largest", within, degenerate, left)
-        X = found.vectors.to(op.device, op.dtype)
-        guess = in_space(op, X, "smallest" if sign > 0 else "largest", found.outcome)
-        spent += basis.applications + k
-        if guess.settled(goal) or spent >= limit:
-            break
+    k, spent, within, before = len(guess.values), 0, tol / 4, math.inf
+    while not guess.settled(goal) and spent < limit:
+        reach = float((guess.values[-1] - guess.values[0]).abs())
+        offset = max(reach, float(guess.residuals.max()), goal)
+        inverse, left = _inverse_beyond(op, sign, float(guess.values[0]), offset), limit - spent
+        if offset < before / 4:  # by then a better shift may pay
+            left, before = min(left, max(5 * size, 150)), offset
+        basis = KrylovBasis(watch(inverse), size, generator, symmetry_tol=math.inf)
+        found, _ = extreme_pairs(basis, k, "largest", within, degenerate, left.__le__)
+        which = "smallest" if sign > 0 else "largest"
+        guess = in_space(watch(op), found.vectors, which, found.outcome)
+        spent, within = spent + basis.applications + k, max(within / 10, 1e-14)
     return guess, spent
 
 
-def _inverse_beyond(op: LinearOperator, guess: Pairs, sign: int, goal: float) -> LinearOperator:
-    """The inverse for a shift just beyond the end: about as far as the guesses reach inwards."""
-    ends = sign * guess.values.double()
-    offset = max(float(guess.residuals.max()), float(ends[-1] - ends[0]), goal)
-    while (solve := _solver(matrix_of(op), sign, float(ends[0]) - offset)) is None:
+def _inverse_beyond(op: LinearOperator, sign: int, end: float, offset: float) -> LinearOperator:
+    """The inverse for a shift beyond the end, by the offset if that is far enough."""
+    while (solve := _solver(matrix_of(op), sign, sign * end - offset)) is None:
         offset *= 4
     dtype = torch.promote_types(op.dtype, torch.float64)
     device = "cpu" if isinstance(solve, partial) else op.device
@@ -91,7 +104,10 @@ def _solver(A: Any, sign: int, sigma: float) -> Callable[[Tensor], Tensor] | Non
         shifted = sign * A.detach().to(torch.promote_types(A.dtype, torch.float64))
         shifted.diagonal().sub_(sigma)
         L, failed = torch.linalg.cholesky_ex(shifted)
-        return None if failed else lambda x: torch.cholesky_solve(x, L)
+        if failed:
+            return None
+        M = torch.linalg.solve_triangular(L, torch.eye(len(L)).to(L), upper=False)
+        return lambda x: M.mH @ (M @ x)  # much faster, for few columns, than to solve with L
     return _sparse_solver(_in_scipy(A) if isinstance(A, Tensor) else A, sign, sigma)
 
 

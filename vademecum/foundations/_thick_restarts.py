@@ -15,6 +15,7 @@ thirtieth of the products so far, which is as many products as may be made in va
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ from vademecum.foundations.operators import LinearOperator
 
 __all__ = ["Pairs", "extreme_pairs", "in_space", "rank"]
 
+Over = Callable[[int], bool]
 _LUCK = 1e-4
 
 
@@ -48,17 +50,17 @@ def rank(theta: Tensor, which: str) -> Tensor:
 
 
 def extreme_pairs(
-    basis: KrylovBasis, k: int, which: str, tol: float, degenerate: bool, limit: int
+    basis: KrylovBasis, k: int, which: str, tol: float, degenerate: bool, over: Over
 ) -> tuple[Pairs, float]:
     """The best k Ritz pairs, and the largest residual norm that is allowed.
 
-    It ends after `limit` applications in any case.
+    It ends in any case when `over` says so of the number of applications.
 
     Example:
         >>> from vademecum.foundations import aslinearoperator
         >>> basis = KrylovBasis(aslinearoperator(torch.diag(torch.tensor([3.0, 3, 1, 0, 0]))), 4)
-        >>> found, goal = extreme_pairs(basis, 2, "largest", 1e-4, True, 100)
-        >>> found.values, found.outcome
+        >>> found, goal = extreme_pairs(basis, 2, "largest", 1e-4, True, lambda used: used > 99)
+        >>> found.values.round(decimals=4), found.outcome
         (tensor([3., 3.]), 'none')
     """
     size = basis.size
@@ -67,31 +69,33 @@ def extreme_pairs(
     room = size - max(2, (size - k) // 2) if degenerate else k
     left_out = 0.0
     while True:
-        theta, residuals, scale = _hunt(basis, k, room, which, sharp, limit)
+        theta, residuals, scale = _hunt(basis, k, room, which, sharp, over)
         residuals = torch.hypot(residuals, residuals.new_tensor(left_out))
         left_out = float(residuals.norm())
-        outcome = _search(basis, theta, which, tol * scale, limit) if degenerate else "none"
+        outcome = _search(basis, theta, which, tol * scale, over) if degenerate else "none"
         if outcome != "more":
             return Pairs(theta, basis.V[:k].T.clone(), residuals, outcome), tol * scale
 
 
 def in_space(op: LinearOperator, X: Tensor, which: str, outcome: str) -> Pairs:
     """The Ritz pairs in the space of orthonormal columns, with residuals from products with X."""
-    image = (op @ X).detach()
+    X = X.to(op.device, torch.promote_types(op.dtype, torch.float64))
+    image = (op @ X.to(op.dtype)).detach().to(X.dtype)
     theta, Y = torch.linalg.eigh(X.mH @ image)
     order = rank(theta, which).argsort(descending=True)
     theta, Y = theta[order], Y[:, order]
-    return Pairs(theta, X @ Y, lengths(image @ Y - (X @ Y) * theta), outcome)
+    residuals, real = lengths(image @ Y - (X @ Y) * theta), op.dtype.to_real()
+    return Pairs(theta.to(real), (X @ Y).to(op.dtype), residuals.to(real), outcome)
 
 
 def _hunt(
-    basis: KrylovBasis, k: int, room: int, which: str, tol: float, limit: int
+    basis: KrylovBasis, k: int, room: int, which: str, tol: float, over: Over
 ) -> tuple[Tensor, Tensor, float]:
     """Grow and shrink until the best k Ritz pairs have converged, put these first, keep `room`."""
     keep = k + (basis.size - k) // 3
     while True:
         basis.grow()
-        full, spent = basis.j == basis.size, basis.applications >= limit
+        full, spent = basis.j == basis.size, over(basis.applications)
         if basis.j < k or not (full or spent or _due(basis)):
             continue
         theta, Y, residuals = basis.ritz()
@@ -105,7 +109,7 @@ def _hunt(
             basis.shrink(theta[order[:keep]], Y[:, order[:keep]])
 
 
-def _search(basis: KrylovBasis, theta: Tensor, which: str, slack: float, limit: int) -> str:
+def _search(basis: KrylovBasis, theta: Tensor, which: str, slack: float, over: Over) -> str:
     """Whether the complement of the basis hides "more" copies, "none", or that is "unknown"."""
     worst = rank(theta, which)[-1] + slack
     copies = theta[rank(theta, which) > worst]
@@ -115,7 +119,7 @@ def _search(basis: KrylovBasis, theta: Tensor, which: str, slack: float, limit: 
     basis.refresh()
     keep = max(1, (basis.size - basis.locked) // 3)
     dropped = torch.zeros_like(copies)  # the logarithms of their factors
-    while basis.applications < limit:
+    while not over(basis.applications):
         basis.grow()
         full = basis.j == basis.size
         if not (full or _due(basis)):

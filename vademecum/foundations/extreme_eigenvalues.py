@@ -14,6 +14,7 @@ other than the tolerance are not told apart. The claim is `lanczos_residual_boun
 
 import math
 import warnings
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -23,15 +24,13 @@ from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
 from vademecum.foundations._lanczos import KrylovBasis
-from vademecum.foundations._probes import insist_on_symmetry, square_operator, watched
-from vademecum.foundations._shift_invert import by_inverse, invertible
+from vademecum.foundations._probes import insist_on_symmetry, square_operator, watching
+from vademecum.foundations._shift_invert import by_inverse, invertible, patience
 from vademecum.foundations._thick_restarts import Pairs, extreme_pairs, in_space, rank
 from vademecum.foundations.operators import LinearOperator
 from vademecum.results import one_line
 
 __all__ = ["Eigenpairs", "eigsh"]
-
-_PATIENCE = 10  # products for each basis vector, about what a factorisation costs
 
 
 class Eigenpairs(NamedTuple):
@@ -117,20 +116,24 @@ def eigsh(
     whole("max_iter", limit, low=1)
     if n <= size:
         return _dense(op, k, which, symmetry_tol)
-    inverse = which != "magnitude" and invertible(op)
-    with watched(op, limit, progress=progress) as shown:
-        basis = KrylovBasis(shown, size, generator, symmetry_tol)
-        first = min(limit, _PATIENCE * size) if inverse else limit
-        found, goal = extreme_pairs(basis, k, which, tol, degenerate, first)
-    applications = basis.applications
-    if inverse and applications < limit and not found.settled(goal):
-        sign = 1 if which == "smallest" else -1
-        found, more = by_inverse(op, found, sign, tol, goal, degenerate, size, limit - applications,
-                                 generator, progress)  # fmt: skip
-        applications += more
-    elif symmetry_tol is not None:
-        found = in_space(op, found.vectors, which, found.outcome)
-        applications += k
+    tractable = cache(lambda: which != "magnitude" and invertible(op))
+    first = patience(op, size)
+    with watching(limit, progress=progress) as watch:
+        basis = KrylovBasis(watch(op), size, generator, symmetry_tol)
+        found, goal = extreme_pairs(
+            basis, k, which, tol, degenerate,
+            lambda used: used >= limit or (used >= first and tractable()),
+        )  # fmt: skip
+        applications = basis.applications
+        if applications < limit and not found.settled(goal):
+            found, more = by_inverse(
+                op, found, 1 if which == "smallest" else -1, tol, goal, degenerate, size,
+                limit - applications, generator, watch,
+            )  # fmt: skip
+            applications += more
+        elif symmetry_tol is not None:
+            found = in_space(watch(op), found.vectors, which, found.outcome)
+            applications += k
     if not (converged := found.settled(goal)):
         _warn(found, goal, limit)
     return Eigenpairs(*found[:3], applications, converged)

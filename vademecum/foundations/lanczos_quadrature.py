@@ -13,8 +13,8 @@ $\operatorname{tr} f(A) \approx n\, \mathbb{E}_v \sum_j w_j f(\theta_j)$, and $f
 
 Standard errors are those over the probes: the variance of a share of the spectrum falls like
 $\frac{1}{n}$ even for one probe, so that a few are enough where $n$ is large. The error of the
-quadrature comes on top and falls geometrically with $s$ for smooth $f$. A Gaussian of width $w$ is
-a polynomial of degree $2 s - 1$ on a range of length $\ell$ up to about $e^{-2 (2 s w / \ell)^2}$ of
+quadrature comes on top and falls geometrically with $s$ for smooth $f$. On a range of length $\ell$
+a Gaussian of width $w$ is a polynomial of degree $2 s - 1$ up to about $e^{-2 (2 s w / \ell)^2}$ of
 its height, so that at the *resolution* $w = \ell / s$ some thousandth of it is left, and much less
 beyond. All probes run side by side, each with full
 reorthogonalisation, so that $s$ steps hold $s$ blocks of probes. If there are $n$ probes or more,

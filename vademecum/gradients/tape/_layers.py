@@ -42,7 +42,8 @@ def _batch_norm(
     if training:
         dims = [axis for axis in range(input.ndim) if axis != 1]
         return _affine(_normalised(input, dims, eps), weight, bias)
-    return _affine((input - mean) * (var + eps) ** -0.5, weight, bias)
+    spread: Any = var
+    return _affine((input - mean) * (spread + eps) ** -0.5, weight, bias)
 
 
 def _multi_head_attention(

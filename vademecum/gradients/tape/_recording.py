@@ -48,7 +48,7 @@ class Recording:
                 raise ValueError("nodes of different tapes must not meet")
             return thing
         if isinstance(thing, Real) and not isinstance(thing, bool):
-            return self.leaf("constant", torch.full_like(like.value.new_empty(()), thing))
+            return self.leaf("constant", torch.full_like(like.value.new_empty(()), float(thing)))
         if isinstance(thing, Tensor) and not (thing.is_floating_point() or thing.is_complex()):
             thing = thing.to(like.value.dtype)
         if not isinstance(thing, Tensor) or thing.dtype != like.value.dtype:
