@@ -17,7 +17,8 @@ q_i = s_i\, p_{ik} (1 - p_{ik}),$$
 
 and inverts them, slightly damped. Of many examples, each block uses $4 (d + 1)$ or 2048 that are
 drawn with probabilities proportional to $q_i$: at equally spaced points of the cumulated $q_i$, so
-without randomness. Where the blocks would be too large, their diagonals take their place.
+without randomness. Where the blocks would be too large, or 512 of these examples are as if their
+features were uncorrelated, the diagonals take their place: sampling would add more than it tells.
 
 Value and gradient are exact up to rounding. The rows are met in chunks that stay in the cache, in
 the dtype of the data (at least single precision), and sums over chunks are kept in double
@@ -40,6 +41,8 @@ CHUNK = {"cpu": 2**20}  # entries of the data met at once: as the cache likes; e
 LARGEST = 2**25  # entries of all blocks of the preconditioner
 FEWEST = 2048  # examples that a block is made from
 FLOOR = 1e-3  # of the mean curvature: a logit without any would take endless steps
+EVERY = 4096  # examples, the least that the diagonal is made from
+PROBE = 512  # of them, that tell whether features are correlated at all
 DAMPING = 1e-2  # of the diagonal: the blocks come from a sample
 
 
@@ -94,9 +97,10 @@ class PenalisedLikelihood:
     def __call__(self, theta: Tensor) -> tuple[float, Tensor]:
         """The value and the gradient."""
         value = theta.new_zeros(())
-        g = torch.zeros_like(self._shaped(theta))
+        g, start = torch.zeros_like(self._shaped(theta)), not theta.any()
         for rows in self.chunks:
-            z, y, s = self.logits(theta, rows), self.y[:, rows], self.s[rows]
+            y, s = self.y[:, rows], self.s[rows]
+            z = torch.zeros_like(y, dtype=self.dtype) if start else self.logits(theta, rows)
             a, p = _log_partition(z)
             value += ((a - (y * z).sum(0)) * s).sum(dtype=theta.dtype)
             error = (p - y).to(self.dtype) * s
@@ -109,12 +113,14 @@ class PenalisedLikelihood:
 
     def preconditioner(self, theta: Tensor) -> Callable[[Tensor], Tensor]:
         """The product with the inverses of the sampled Hessian's diagonal blocks."""
-        p = torch.cat([_log_partition(self.logits(theta, rows))[1] for rows in self.chunks], 1)
+        k, width = len(self.y), self.x.shape[1] + 1
+        if theta.any():
+            p = [_log_partition(self.logits(theta, rows))[1] for rows in self.chunks]
+            p = torch.cat(p, 1)
+        else:
+            p = self.s.new_full((1, 1), 1 / max(k, 2))  # all logits are alike
         q = p * (1 - p)
         q = (q + FLOOR * q.mean()) * self.s / self.total
-        k, width = len(q), self.x.shape[1] + 1
-        if not theta.any():
-            q = q[:1]  # all logits are alike
         diagonal = self._diagonal(q)
         if len(q) * width**2 > LARGEST:
             inverse = 1 / (diagonal + self.decay)
@@ -126,14 +132,27 @@ class PenalisedLikelihood:
 
     def _diagonal(self, q: Tensor) -> Tensor:
         """The diagonals of the Hessian's blocks without decay; 1 for what has no effect."""
-        diagonal = q.new_zeros(len(q), self.x.shape[1] + 1, dtype=torch.float64)
-        for rows in self.chunks:
-            x = self.x[rows].to(self.dtype).square()
-            diagonal[:, :-1] += _pull(q[:, rows].to(self.dtype), x)
-        diagonal[:, -1] = self.bias * q.sum(1, dtype=torch.float64)
+        step = 8 if len(self.x) >= 8 * EVERY and isinstance(self.x, Tensor) else 1
+        diagonal = self._squares(q, step)
+        if step > 1 and not (diagonal > 0).all():  # there may be entries that are rare
+            diagonal = self._squares(q, 1)
         if not diagonal.isfinite().all():
             raise ValueError(f"X must be smaller: the squares of its entries overflow {self.dtype}")
+        diagonal = torch.cat([diagonal, self.bias * q.sum(1, keepdim=True).double()], 1)
         return torch.where(diagonal > 0, diagonal, 1.0)
+
+    def _squares(self, q: Tensor, step: int) -> Tensor:
+        """The weighted sums of the squares of every feature, from one in `step` examples."""
+        total, buffer = q.new_zeros(len(q), self.x.shape[1], dtype=torch.float64), None
+        for rows in self.chunks:
+            x, some = self.x[rows], q[:, rows].to(self.dtype)
+            if isinstance(x, SparseRows):
+                total += x.to(self.dtype).square().pull(some)
+                continue
+            x, some = x[::step].to(self.dtype), some[:, ::step]
+            buffer = torch.empty_like(x) if buffer is None else buffer  # memory anew costs as much
+            total += some @ torch.mul(x, x, out=buffer[: len(x)])
+        return step * total
 
     def _inverse(self, q: Tensor, diagonal: Tensor) -> Tensor:
         """The inverse of one block, from a sample of examples with weights `q`."""
@@ -144,8 +163,14 @@ class PenalisedLikelihood:
         else:
             ends = q.cumsum(0, dtype=torch.float64)
             places = (torch.arange(size, device=q.device) + 0.5) / size * ends[-1]
-            x = self.x[torch.searchsorted(ends, places).clamp_(max=n - 1)]
+            places = torch.searchsorted(ends, places).clamp_(max=n - 1)
             share = (ends[-1] / size).sqrt().expand(size)
+            some = self.x[places[:: size // PROBE]].to(self.dtype)
+            if _uncorrelated(
+                _second_moment(some, share[: len(some)].to(self.dtype), self.bias), len(some)
+            ):
+                return torch.diag(1 / (diagonal + self.decay))
+            x = self.x[places]
         block = _second_moment(x.to(self.dtype), share.to(self.dtype), self.bias).double()
         entries = block.diagonal()
         entries += self.decay + torch.where(entries < diagonal / 2, diagonal, DAMPING * diagonal)
@@ -153,6 +178,14 @@ class PenalisedLikelihood:
 
     def _shaped(self, theta: Tensor) -> Tensor:
         return theta.view(len(self.y), self.x.shape[1] + 1)
+
+
+def _uncorrelated(moment: Tensor, m: int) -> bool:
+    """Whether entries off the diagonal are mostly what `m` independent rows have by chance."""
+    lengths = moment.diagonal().sqrt()
+    share = (moment / torch.where(lengths > 0, lengths, 1.0) / lengths[:, None]).nan_to_num()
+    by_chance = len(share) * (len(share) - 1) / m
+    return bool(share.square().sum() - (lengths > 0).sum() < 2 * by_chance)
 
 
 def _second_moment(x: Any, share: Tensor, bias: float) -> Tensor:

@@ -100,7 +100,7 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = np.ndim(self.alphas) == 0
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RidgeRegression":
@@ -110,7 +110,7 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
             ValueError: If the data are not finite, there is not one target for each example, a
                 penalty is not positive, or there is but one example to choose among penalties by.
         """
-        x = as_rows(self, X, reset=True, sparse=True).detach()
+        x = as_rows(self, X, reset=True, sparse=np.ndim(self.alphas) == 0).detach()
         y = as_targets(y, x)
         choice("selection", self.selection, ("gcv", "loo"))
         alphas, several = _penalties(self.alphas, x)
@@ -118,10 +118,6 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError("X must have two examples or more to choose by, got n_samples = 1")
         columns, s, centre = y.reshape(len(x), -1), as_weights(sample_weight, x), self.fit_intercept
         if isinstance(x, SparseRows):
-            if several:
-                raise ValueError(
-                    f"alphas must be one number where X is sparse, got {self.alphas!r}"
-                )
             self.alpha_ = float(alphas[0])
             options = {"alpha": self.alpha_, "centre": bool(centre), "weights": s}
             w, *means = sparse_least_squares(x, columns, **options)
