@@ -5,7 +5,7 @@ REPORTS ?=
 ARGS ?=
 BIN = .venv/bin
 
-.PHONY: atlas check test test-slow lint tables stale docs pictures bench clean
+.PHONY: atlas check test test-slow lint tables stale docs pictures bench outside clean
 
 atlas: .venv/core  ## the product's first command: the course in the browser
 	@$(BIN)/vade atlas $(ARGS)
@@ -40,6 +40,9 @@ pictures: .venv/core  ## redraw the README's pictures
 bench: .venv-bench/ready  ## ours against the peers: make bench ROOM=connectionism
 	.venv-bench/bin/python -m bench $(ROOM)
 
+outside: .venv-bench/outside  ## every instrument on models that nobody here wrote
+	.venv-bench/bin/python -m bench.outside $(ARGS)
+
 clean:
 	rm -rf .venv .venv-bench docs/_build
 
@@ -59,4 +62,9 @@ clean:
 	@echo "Setting up .venv-bench with the peers ..."
 	@.venv-bench/bin/pip install -q --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	@.venv-bench/bin/pip install -q --disable-pip-version-check --no-deps -r bench/peers.txt
+	@touch $@
+
+.venv-bench/outside: .venv-bench/ready bench/outside.txt
+	@echo "Adding the models from outside ..."
+	@.venv-bench/bin/pip install -q --disable-pip-version-check --no-deps -r bench/outside.txt
 	@touch $@

@@ -1,0 +1,12 @@
+"""Instruments on models of torch's own layers, against plain autograd."""
+
+import pytest
+
+from bench.outside.matrix import INSTRUMENTS, cells
+from bench.outside.torch_cases import CASES
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_instrument_is_right_or_says_why_not(case):
+    found = list(cells(case, list(INSTRUMENTS)))
+    assert not [f"{c.instrument}: {c.outcome}: {c.why}" for c in found if c.bad]
