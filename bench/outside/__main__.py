@@ -17,7 +17,7 @@ from bench.outside.matrix import AFTERWARDS, INSTRUMENTS, Cell, cells
 
 LIBRARIES = ("torch", "transformers", "timm", "geometric")
 SIGNS = {"right": "+", "refused": "r", "unexpected": "R", "wrong": "W", "crash": "C",
-         "changed": "X"}  # fmt: skip
+         "changed": "X", "oracle": "?"}  # fmt: skip
 
 
 def main() -> int:
@@ -36,6 +36,7 @@ def main() -> int:
                 start = time.perf_counter()
                 row = list(cells(case, names))
                 took = f"  {time.perf_counter() - start:.1f} s" if arguments.seconds else ""
+                if arguments.seconds: took += " " + " ".join(f"{c.instrument} {c.seconds:.1f}" for c in sorted(row, key=lambda c: -c.seconds)[:4])
                 print(_line(case.name, row, names) + took, flush=True)
                 found += row
     _reasons(found)
@@ -53,7 +54,7 @@ def _cases(library: str) -> list[Case]:
 
 
 def _heading(names: list[str]) -> None:
-    print("+ right, r refused as expected, R refused, W wrong, C crash, X changed, ~ slow path\n")
+    print("+ right, r refused as expected, R refused, W wrong, C crash, X changed, ~ slow path, ? no oracle\n")
     columns = [*names, AFTERWARDS]
     for i, name in enumerate(columns):
         print(f"{'':44}{' |' * i}  {name}")

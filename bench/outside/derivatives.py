@@ -159,7 +159,7 @@ def _trace(s: Subject, o: Oracle) -> Iterator[str]:
 def _density(s: Subject, o: Oracle) -> Iterator[str]:
     H = hessian(s.model, s.x, s.y, **_loss(s))
     found, wanted = (
-        spectral_density(each, probes=1, steps=4, generator=_seeded()) for each in (H, _twin(o, H))
+        spectral_density(each, probes=2, steps=4, generator=_seeded()) for each in (H, _twin(o, H))
     )
     yield _same(o)("nodes of the density", found.nodes, wanted.nodes)
 
@@ -186,8 +186,8 @@ def _backprop(s: Subject, o: Oracle) -> Iterator[str]:
         for module, training in flags:
             module.training = training
     yield _same(o)("loss", found.loss, o.loss())
-    names = dict(o.model.named_parameters())
-    flat = torch.cat([found.gradients[f"0.{name}"].flatten() for name in names])
+    by_name = {name.replace("_orig_mod.", ""): g for name, g in found.gradients.items()}
+    flat = torch.cat([by_name[f"0.{name}"].flatten() for name, _ in o.model.named_parameters()])
     yield _same(o, parts=True)("gradients", flat, o.gradient)
     z = o.output.clone().requires_grad_()
     (error,) = torch.autograd.grad(s.loss(z, s.y), z)

@@ -70,7 +70,7 @@ def _buffer(kind: str) -> Callable[[], Subject]:
 
 def _cases(kind: str) -> list[Case]:
     """Nodes are no examples: they hear of each other."""
-    mixed: Any = {"refused": {"[!j]*": "example|independent|piecewise"}, "separate": False}
+    mixed: Any = {"refused": {"[!j]*": "example|independent|piecewise|does not take inputs"}, "separate": False}
     return [
         Case(f"{kind} of (x, edges)", _argument(kind), separate=False),
         Case(f"{kind} of named inputs", _named(kind), separate=False),

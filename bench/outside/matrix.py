@@ -7,6 +7,7 @@
 | unexpected | any other refusal |
 | wrong | the oracle says otherwise |
 | crash | an error that is no refusal: not a `ValueError` that the library itself raised |
+| oracle | there is no telling, since the oracle itself fails |
 | changed | the model, its data, torch's settings or a random state are not what they were |
 """
 
@@ -14,6 +15,7 @@ import re
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +53,7 @@ class Cell:
     @property
     def bad(self) -> bool:
         """Whether it must not be."""
-        return self.outcome in ("wrong", "crash", "changed", "unexpected")
+        return self.outcome not in ("right", "refused")
 
 
 def cells(case: Case, instruments: list[str]) -> Iterator[Cell]:
@@ -77,17 +79,21 @@ def ask(case: Case, name: str, subject: Subject, oracle: Oracle) -> Cell:
     slow = any(issubclass(w.category, SlowPathWarning) for w in caught)
     changed = differences(before, state_of(subject))
     if changed and outcome in ("right", "refused", "unexpected"):
-        outcome, why = "changed", ", ".join(changed[:4])
+        outcome, why = "changed", _summary(changed)
     return Cell(case.name, name, outcome, why, slow, time.perf_counter() - start)
+
+
+def _summary(changed: list[str]) -> str:
+    """What changed, the same attribute of several modules once."""
+    kinds = Counter(re.sub(r"(attribute|buffer|parameter) (.*\.)?", r"\1 ", name) for name in changed)
+    return ", ".join(f"{kind} ({n} times)" if n > 1 else kind for kind, n in kinds.items())
 
 
 def _outcome(case: Case, name: str, subject: Subject, oracle: Oracle) -> tuple[str, str]:
     try:
         complaints = [text for text in INSTRUMENTS[name](subject, oracle) if text]
     except Exception as error:
-        if not _ours(error):
-            raise
-        return _failure(case, name, error)
+        return _failure(case, name, error) if _ours(error) else ("oracle", repr(error)[:200])
     return ("wrong", "; ".join(complaints[:3])) if complaints else ("right", "")
 
 
@@ -99,7 +105,8 @@ def _ours(error: BaseException) -> bool:
 def _failure(case: Case, name: str, error: Exception) -> tuple[str, str]:
     last = traceback.extract_tb(error.__traceback__)[-1]
     text = str(error).strip().partition("\n")[0]
-    if not isinstance(error, ValueError) or not last.filename.startswith(_PACKAGE):
+    kinds = (ValueError, AttributeError) if name == "tape" else (ValueError,)
+    if not isinstance(error, kinds) or not last.filename.startswith(_PACKAGE):
         where = f"{Path(last.filename).name}:{last.lineno}"
         return "crash", f"{type(error).__name__} in {where}: {text}"
     words = case.refusal(name)
@@ -107,6 +114,8 @@ def _failure(case: Case, name: str, error: Exception) -> tuple[str, str]:
         words = "piecewise"
     if words is None and name in EXAMPLES and not case.separate:
         words = "example"
+    if words is None and name == "tape":
+        words = "the tape"
     expected = words is not None and re.search(words, str(error)) is not None
     return ("refused" if expected else "unexpected"), text
 

@@ -60,8 +60,6 @@ def _pattern(s: Subject, o: Oracle) -> Iterator[str]:
             same = torch.equal(pattern[i], pattern[j])
             if same:
                 yield complaint("slope within a cell", slopes[i], slopes[j], o.case.coarse)
-    if torch.equal(pattern[0], pattern[-1]):
-        yield "two examples have the same pattern"
 
 
 def _plane(s: Subject, radius: float) -> Plane:
@@ -74,7 +72,7 @@ def _found(s: Subject) -> Regions:
     radius = 0.1
     while True:
         try:
-            return linear_regions(s.model, _plane(s, radius), max_regions=500)
+            return linear_regions(s.model, _plane(s, radius), max_regions=100)
         except ValueError as error:
             if "max_regions" not in str(error) or radius < 1e-6:
                 raise
@@ -165,8 +163,8 @@ def _readout(s: Subject, o: Oracle) -> Iterator[str]:
         return
     y = torch.linspace(-1, 1, len(s.x), dtype=s.x.dtype)
     layer = fit_readout(s.model, s.x, y)
-    columns = torch.cat([torch.ones_like(o.output[:, :1]), o.output], 1)
-    wanted = columns @ torch.linalg.pinv(columns) @ y
+    columns = torch.cat([torch.ones_like(o.output[:, :1]), o.output], 1).double()
+    wanted = columns @ torch.linalg.pinv(columns) @ y.double()
     found = layer(o.output).detach()[:, 0]
     yield complaint("predictions", found, wanted, o.case.coarse)
 

@@ -7,6 +7,7 @@ import io
 import pickle
 import random
 import warnings
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,13 +63,14 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, Tensor):
         if value.is_quantized or value.layout != torch.strided:
             return repr(value)
-        at = None if torch.compiler.is_compiling() else tuple(value.shape)
         bits = value.detach().clone().contiguous().flatten().view(torch.uint8)
-        return (str(value.dtype), at, bits.numpy().tobytes(), type(value).__name__)
+        return (type(value), value.dtype, value.shape, bits.numpy().tobytes())
     if isinstance(value, dict):
         return {str(k): _frozen(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set):
         return [_frozen(v) for v in value]
+    if isinstance(value, weakref.ref):
+        return id(value())
     if isinstance(value, bool | int | float | str | bytes | type(None) | torch.dtype):
         return value
     return id(value)

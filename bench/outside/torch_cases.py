@@ -184,7 +184,8 @@ def _lazy() -> nn.Module:
     return model
 
 
-_DIGITS = {"eigsh": "symmetric|precision|dtype", "spectral_density": "symmetric|precision|dtype"}
+_DIGITS = {"[ets]*": "op must be in single or double precision"}
+_FEW_DIGITS = {"fit_readout": "a solution of linear equations needs more digits"}
 _FEW = ("functional", "gradient", "jacobian_theta", "per_example_gradients", "local_affine_map")
 
 CASES = [
@@ -192,9 +193,9 @@ CASES = [
     Case("mlp in float32", _late(lambda: _mlp(nn.ReLU()), dtype=torch.float32), kinks=True,
          coarse=torch.float32),
     Case("mlp in float16", _late(lambda: _mlp(nn.Tanh()), dtype=torch.float16),
-         coarse=torch.float16, refused=_DIGITS),
+         coarse=torch.float16, refused=_DIGITS, skip=_FEW_DIGITS),
     Case("mlp in bfloat16", _late(lambda: _mlp(nn.Tanh()), dtype=torch.bfloat16),
-         coarse=torch.bfloat16, refused=_DIGITS),
+         coarse=torch.bfloat16, refused=_DIGITS, skip=_FEW_DIGITS),
     Case("convolutions", _late(_conv, (1, 8, 8)), kinks=True),
     Case("tied, frozen", _late(_tied)),
     Case("lazy", _late(_lazy), kinks=True),
