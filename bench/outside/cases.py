@@ -21,6 +21,10 @@ KINKS = (
     *("regions_along", "dead_units", "dc_split"),
 )
 EXAMPLES = ("per_example_gradients", "gradient_norms")
+IN_THETA = (
+    *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
+    *("spectral_density", *EXAMPLES),
+)
 
 
 class Subject(NamedTuple):
@@ -83,6 +87,8 @@ class Case:
         if self.only and instrument not in self.only:
             return "enough others are asked"
         plain = isinstance(subject.x, Tensor) and subject.x.is_floating_point()
+        if instrument in IN_THETA and not list(subject.model.parameters()):
+            return "no parameters"
         if instrument == "jacobian_x" and not subject.wrt:
             return "no floating-point input"
         if instrument in (*KINKS, "fit_readout", "backprop", "tape") and not plain:
