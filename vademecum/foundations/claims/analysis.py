@@ -167,6 +167,7 @@ def lipschitz_continuity(
         ("tanh", torch.tanh, -1.0, 1.0, 1.0),
         ("tanh", torch.tanh, 0.5, 2.0, 1 - math.tanh(0.5) ** 2),
         ("square", torch.square, -1.0, 2.0, 4.0),
+        ("modulus, unknown to autograd", lambda x: 3 * x.detach().abs(), -1.0, 2.0, 3.0),
     ):
         box = Box(torch.tensor([low]), torch.tensor([high]))
         found = lipschitz_constant(g, box, pairs=20, starts=4)

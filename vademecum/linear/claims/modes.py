@@ -1,15 +1,16 @@
 """What the course claims of modes of linear networks: competition and dynamics."""
 
 import math
+from collections.abc import Iterator
 from functools import reduce
 from typing import Literal
 
 import numpy as np
 import torch
-from scipy.integrate import solve_ivp
+from scipy.integrate import quad, solve_ivp
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals, lowest
+from vademecum.claims import Evidence, at_least, at_most, claim, equals, lowest
 from vademecum.linear import DeepLinearNetwork, linear_network_flow, mode_strengths
 from vademecum.linear.claims.autoencoder import orthogonal
 from vademecum.linear.linear_flow import STEP
@@ -147,6 +148,29 @@ def mode_dynamics(
     yield equals("strengths along the weights", flow.measured, strengths, tol=missed)
     off = torch.einsum("pi,tpq,qj->tij", u, oracle, v) - torch.diag_embed(strengths)
     yield equals("overlaps of different modes", off, torch.zeros_like(off), tol=1e-7)
+    yield from _other_flows()
+
+
+def _other_flows() -> Iterator[Evidence]:
+    """Three layers, whose time to a strength is an integral; and descent in steps of 0.1."""
+    gamma = orthogonal(3)[:, :2] * torch.tensor([2.0, 1.0]) @ orthogonal(2)
+    times = torch.tensor([0.0, 0.5, 1.0, 2.03])
+    deep = linear_network_flow(gamma, times, depth=3, strength=0.1)
+    steps = linear_network_flow(gamma, times, strength=0.1, learning_rate=0.1)
+    for i, s in enumerate((2.0, 1.0)):
+        speed = lambda a, s=s: 1 / (3 * a ** (4 / 3) * (s - a))  # noqa: E731
+        passed = [quad(speed, 0.1, float(end))[0] for end in deep.predicted[:, i]]
+        yield equals("time to a strength, with three layers", passed, times, tol=1e-6, sigma=s)
+        there, way = deep.measured[:, i], deep.predicted[:, i]
+        missed = math.log(s / 0.1) * STEP**4 / 120 * s / 4
+        yield equals("strengths along three layers", there, way, tol=missed, sigma=s)
+        weights = [0.1**0.5]
+        for _ in range(30):
+            weights.append(weights[-1] * (1 + 0.1 * (s - weights[-1] ** 2)))
+        k, ahead = (10 * times + 1e-9).long(), 10 * times - (10 * times + 1e-9).long()
+        a = torch.tensor(weights).square()
+        line = torch.lerp(a[k], a[k + 1], ahead)
+        yield equals("strengths after steps of descent", steps.measured[:, i], line, sigma=s)
 
 
 mode_dynamics.foil("one layer: all modes saturate at the same rate", depth=1)

@@ -174,11 +174,11 @@ def two_class_softmax(first: float = 1.0, second: float = -1.0, d: int = 4):
     slope = wide.T @ (torch.sigmoid(wide @ weights) - y) / 30
     slope[:-1] += 0.05 * weights[:-1]  # the derivative of (0.05 / 2) |w|^2
     yield equals("gradient with the decay, at the fit", slope, 0.0)
-    for classes in (2, 3):
-        yield from _weighted(classes)
+    for classes, n in ((2, 60), (3, 60), (2, 2500)):
+        yield from _weighted(classes, n)
 
 
-def _weighted(classes: int, n: int = 60, d: int = 2):
+def _weighted(classes: int, n: int, d: int = 2):
     """The penalised likelihood with weights of the examples is flat where the fit is."""
     x, y, s = torch.randn(n, d), torch.arange(n) % classes, torch.randint(3, (n,)).double()
     s[:classes] = 1.0
