@@ -18,7 +18,7 @@ from vademecum.connectionism import (
 @claim(
     by="identity",
     sources=("B-058", "B-059", "B-060"),
-    budget=0.5,
+    budget=1.0,
     short=r"\Theta_{ji} = \min\{1, \textstyle\sum_t y^t_j x^t_i\},\quad"
     r" y_j = 1 \iff (\Theta x)_j \ge r",
 )

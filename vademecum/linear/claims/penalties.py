@@ -13,7 +13,7 @@ from vademecum.linear import Lasso, RidgeRegression, lasso_path, soft_threshold
 @claim(
     by="identity",
     sources=("A-153", "B-330", "C-037", "C-038", "E-081", "E-082"),
-    budget=0.5,
+    budget=1.0,
     full={"sets": 100},
     short=r"\arg\min_w \|X w - y\|^2 + \lambda \|w\|^2 = (X^\top X + \lambda I)^{-1} X^\top y",
 )
