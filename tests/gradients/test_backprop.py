@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from vademecum.gradients.backpropagation import backprop
 from vademecum.gradients.backpropagation_drawing import draw_backprop
 from vademecum.randomness import own_randomness
 from vademecum.testing import check_instrument
+from vademecum.testing.laws import changes, snapshot
 
 
 class Residual(nn.Module):
@@ -239,3 +241,43 @@ def test_dropout_draws_from_the_generator_that_is_given():
     assert torch.equal(torch.get_rng_state(), state)
     torch.rand(1)
     assert backprop(model, x, y).loss != here
+
+
+# Models as they come
+
+
+class Sum(nn.Module):
+    """Two inputs, and a memory of how many examples it has seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen, self.last = nn.Linear(4, 3), [], None
+
+    def forward(self, one, two):
+        self.seen.append(len(one))
+        self.last = one
+        return self.layer(one) * two
+
+
+@pytest.mark.parametrize("kind", [dict, tuple])
+def test_inputs_of_any_structure(kind):
+    model, given = nn.Sequential(Sum(), nn.Tanh()), {"one": X, "two": torch.randn(len(X), 3)}
+    x = given if kind is dict else tuple(given.values())
+    before = snapshot(model)
+    found = backprop(model, x, None, loss=lambda z, y: z.sum())
+    assert not list(changes(before, snapshot(model)))
+    assert found.input_error is None
+    value = torch.tanh(model[0](**given)).sum()
+    wanted = torch.autograd.grad(value, list(model.parameters()))
+    for gradient, other in zip(found.gradients.values(), wanted, strict=True):
+        torch.testing.assert_close(gradient, other)
+    with pytest.raises(ValueError, match=r"x\[.*\] must not hold NaN"):
+        backprop(model, {**given, "two": torch.nan * X}, None, loss=lambda z, y: z.sum())
+
+
+def test_compiled_models_go_by_the_names_of_their_layers():
+    model: Any = nn.Sequential(nn.Linear(4, 2), nn.Tanh())
+    wanted = backprop(model, X, None, loss=lambda z, y: z.sum())
+    compiled = torch.compile(model, backend="eager")
+    found = backprop(compiled, X, None, loss=lambda z, y: z.sum())
+    assert list(found.gradients) == list(wanted.gradients) == ["0.weight", "0.bias"]

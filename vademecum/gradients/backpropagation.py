@@ -16,12 +16,20 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from vademecum.arguments import floats
-from vademecum.models import Loss, described, loss_for, tensor_places
+from vademecum.models import (
+    Loss,
+    call_arguments,
+    described,
+    loss_for,
+    map_tensors,
+    refuse_nan,
+    tensor_places,
+    untouched,
+    unwrapped,
+)
 from vademecum.randomness import own_randomness
 from vademecum.results import one_line
 
@@ -86,7 +94,7 @@ class Backprop(NamedTuple):
     loss: Tensor
     """The loss."""
     input_error: Tensor | None
-    r"""Its gradient in the input, $\xi_1$; None for inputs that are no floating-point numbers."""
+    r"""Its gradient in the input, $\xi_1$; None for inputs that are no tensor of real numbers."""
     layers: tuple[LayerTrace, ...]
     """What passed each layer, from the first to the last."""
 
@@ -140,7 +148,7 @@ class Backprop(NamedTuple):
 
 def backprop(
     model: nn.Module,
-    x: Shaped[Tensor, " n *shape"],
+    x: Any,
     y: Any,
     *,
     loss: Loss | None = None,
@@ -153,7 +161,8 @@ def backprop(
 
     Args:
         model: An `nn.Sequential`, nested ones taken apart; any other module is one layer.
-        x: Inputs, one example a row.
+        x: Inputs, one example a row; a tensor, or any structure of tensors (see `functional`) that
+            the first layer takes.
         y: Targets for the loss.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
@@ -180,11 +189,11 @@ def backprop(
         >>> found.gradients
         {'0.weight': tensor([[0.4200]])}
     """
-    layers = list(_layers(model))
-    if x.is_floating_point() or x.is_complex():
-        floats("x", x)
+    model = unwrapped(model)
+    layers, modules = list(_layers(model)), list(model.modules())
+    refuse_nan(x)
     loss = loss_for(y, loss)
-    with own_randomness(_seed(generator)), torch.enable_grad():
+    with own_randomness(_seed(generator)), untouched(modules), torch.enable_grad():
         local = [_forward(*layers[0], x)]
         for name, layer in layers[1:]:
             local.append(_forward(name, layer, local[-1][-1].detach()))
@@ -198,9 +207,9 @@ def backprop(
         for (name, layer), (z, theta, out) in zip(reversed(layers), reversed(local), strict=True):
             assert xi is not None
             error = xi
-            wanted = [*([z] if z.requires_grad else []), *theta.values()]
-            pulled = _pull(out, wanted, xi)
-            xi = pulled.pop(0) if z.requires_grad else None
+            inputs = [z] if isinstance(z, Tensor) and z.requires_grad else []
+            pulled = _pull(out, [*inputs, *theta.values()], xi)
+            xi = pulled.pop(0) if inputs else None
             gradients = dict(zip(theta, pulled, strict=True))
             traces.append(LayerTrace(name, layer, activations.pop(), error, gradients))
     return Backprop(value.detach(), xi, tuple(reversed(traces)))
@@ -229,18 +238,18 @@ def _layers(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module
         raise ValueError("model must have layers, got an empty nn.Sequential")
 
 
-def _forward(name: str, layer: nn.Module, z: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+def _forward(name: str, layer: nn.Module, z: Any) -> tuple[Any, dict[str, Tensor], Tensor]:
     """A layer's input, parameters and output, with a graph between them and to nothing else."""
-    z = z.detach()
-    if z.is_floating_point() or z.is_complex():
+    z = map_tensors(z, Tensor.detach)
+    if isinstance(z, Tensor) and (z.is_floating_point() or z.is_complex()):
         z.requires_grad_()
     theta = {key: p.detach().clone().requires_grad_() for key, p in layer.named_parameters()}
     names = {id(p): key for key, p in layer.named_parameters()}
     tensors = {place: theta[names[id(p)]] for place, p in tensor_places(layer, "parameters")}
     copies = {id(b): b.clone() for b in layer.buffers()}
     tensors |= {place: copies[id(b)] for place, b in tensor_places(layer, "buffers")}
-    # a copy for layers in place
-    out = functional_call(layer, tensors, (z.clone(),), tie_weights=False)
+    args, kwargs = call_arguments(map_tensors(z, Tensor.clone))  # a copy for layers in place
+    out = functional_call(layer, tensors, args, kwargs, tie_weights=False)
     if not isinstance(out, Tensor) or not (out.is_floating_point() or out.is_complex()):
         raise ValueError(f"layer {name} must give one floating-point tensor, got {described(out)}")
     if not out.requires_grad:
