@@ -278,6 +278,6 @@ def test_inputs_of_any_structure(kind):
 def test_compiled_models_go_by_the_names_of_their_layers():
     model: Any = nn.Sequential(nn.Linear(4, 2), nn.Tanh())
     wanted = backprop(model, X, None, loss=lambda z, y: z.sum())
-    compiled = torch.compile(model, backend="eager")
+    compiled: Any = torch.compile(model, backend="eager")
     found = backprop(compiled, X, None, loss=lambda z, y: z.sum())
     assert list(found.gradients) == list(wanted.gradients) == ["0.weight", "0.bias"]

@@ -1,6 +1,6 @@
 """Loaders where data would stand: the same numbers as all data at once."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -110,13 +110,13 @@ def test_progress_counts_batches(capsys):
     assert "3/3 batches" in capsys.readouterr().err
 
 
-NET = mlp([3, 4, 2]).double()
+NET, WORDS = mlp([3, 4, 2]).double(), cast("Dataset[str]", ["a"])
 LOADER = DataLoader(TensorDataset(X, Y), batch_size=4)
 ERRORS = [
     (lambda: gradient(NET, LOADER, Y), "y must be None where x is a DataLoader"),
     (lambda: hessian(NET, LOADER, Y) @ V, "y must be None where x is a DataLoader"),
     (lambda: gradient(NET, DataLoader(TensorDataset(X[:0]))), "got an empty DataLoader"),
-    (lambda: gradient(NET, DataLoader(["a"])), "must hold batches of tensors"),
+    (lambda: gradient(NET, DataLoader(WORDS)), "must hold batches of tensors"),
     (lambda: jacobian(NET, LOADER), "x must be data at hand, got a DataLoader"),
 ]
 

@@ -61,8 +61,9 @@ def test_graphs(kept):
     wanted = torch.stack([autograd(z, net) for z in net(X, EDGES).flatten()])
     torch.testing.assert_close(matrix, wanted)
     torch.testing.assert_close(forwards, wanted @ v)
-    with pytest.raises(IndexError if kept else ValueError):
-        per_example_gradients(net, x, Y)
+    for act in (per_example_gradients, gradient_norms):
+        with pytest.raises(ValueError, match=r"(number of|equally many) examples"):
+            act(net, x, Y)
     if kept:
         inputs = torch.autograd.functional.jacobian(net, X).reshape(8, 12)
         torch.testing.assert_close(jacobian(net, X, wrt="x").dense(), inputs)
@@ -70,6 +71,30 @@ def test_graphs(kept):
         given = {"x": X, "edges": EDGES}
         inputs = torch.autograd.functional.jacobian(lambda x: net(x, EDGES), X).reshape(8, 12)
         torch.testing.assert_close(jacobian(net, given, wrt="x").dense(), inputs)
+
+
+class Strict(nn.Linear):
+    """Says itself that it knows no other number of nodes."""
+
+    error: type[Exception]
+
+    def forward(self, input):
+        if len(input) != 4:
+            raise self.error("no such node")
+        return super().forward(input)
+
+
+@pytest.mark.parametrize("error", [IndexError, ValueError, AssertionError, RuntimeError])
+def test_models_that_fail_for_few_examples(error):
+    net = Strict(3, 2).double()
+    net.error = error
+    rows = torch.stack([autograd(z, net) for z in net(X).flatten()])
+    torch.testing.assert_close(jacobian(net, X).dense(), rows)
+    for act in (per_example_gradients, gradient_norms):
+        with pytest.raises(ValueError, match="model must take any number of examples: no such"):
+            act(net, X, Y)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        per_example_gradients(nn.Linear(2, 2).double(), X, Y)
 
 
 # Sequences of different lengths

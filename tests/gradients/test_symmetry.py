@@ -77,7 +77,7 @@ def test_a_hessian_that_is_not_symmetric_is_refused(dtype):
     with pytest.raises(ValueError, match=named):
         H.dense()
     with pytest.raises(ValueError, match=named):
-        H @ torch.eye(len(v)).to(dtype)[:, 20]
+        _ = H @ torch.eye(len(v)).to(dtype)[:, 20]
 
 
 def test_a_model_is_asked_once(monkeypatch):
@@ -88,7 +88,7 @@ def test_a_model_is_asked_once(monkeypatch):
     net, v = mlp([3, 4, 2], nn.Tanh).double(), torch.randn(26).double()
     H = hessian(net, X, Y)
     for wanted in (2, 3, 4):
-        H @ v
+        _ = H @ v
         assert len(calls) == wanted
     hvp(net, X, Y, v)
     assert len(calls) == 5

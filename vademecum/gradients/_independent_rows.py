@@ -29,6 +29,7 @@ from vademecum.models import (
     insist_on_same_outputs,
     largest_move,
     map_tensors,
+    out_of_memory,
     refuse_batch_statistics,
     rows_are_separate,
 )
@@ -72,10 +73,31 @@ def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Pla
     """How a network treats examples, from passes with three of them, and with two if need be.
 
     Raises:
-        ValueError: If there is nothing to differentiate, or the examples influence each other.
+        ValueError: If there is nothing to differentiate, or the examples influence each other, or
+            the model fails for few of them alone, as one with a graph of all does.
     """
     n = count_examples(x)
     refuse_batch_statistics(f.model)
+    try:
+        return _plan(f, x, n, wrt)
+    except (RuntimeError, IndexError, AssertionError, ValueError) as error:
+        if out_of_memory(error) or _raised_here(error):
+            raise
+        with torch.no_grad():
+            f(f.theta, x)  # which may fail as well, and for a better reason
+        reason = str(error).partition("\n")[0]
+        raise Entangled(f"model must take any number of examples: {reason}") from error
+
+
+def _raised_here(error: Exception) -> bool:
+    """Whether this library says so, and not the model."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and at.tb_frame.f_globals["__name__"].startswith("vademecum.")
+
+
+def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
     rows = [0, n // 2, n - 1]
     three = map_tensors(x, itemgetter(rows))
     plan = _studied(f, three, rows, wrt)

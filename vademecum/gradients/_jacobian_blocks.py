@@ -20,14 +20,12 @@ from torch import Tensor
 
 from vademecum.arrays import empty
 from vademecum.gradients._example_passes import fill, mapped, places
-from vademecum.gradients._independent_rows import Plan, record, study
+from vademecum.gradients._independent_rows import record, study
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
-    Entangled,
     count_examples,
     insist_on_same_outputs,
     map_tensors,
-    out_of_memory,
     replaced,
     variable,
 )
@@ -47,17 +45,19 @@ class Blocks:
 
     def __init__(self, f: Functional, x: Any, wrt: str, memory: int | None, output: Tensor):
         self.f, self.x, self.wrt, self.output = f, x, wrt, output
-        self.plan = _studied(f, x, wrt)
+        self.plan = study(f, x, wrt="theta" if wrt == "theta" else "x")
         self._insist_on(self.plan.few.output, self.plan.rows)
         n, k = count_examples(x), self.plan.shape.numel()
         at = f.theta if wrt == "theta" else variable(x, wrt)
         d = at.numel() if wrt == "theta" else at.numel() // n
         self.shape, self.dtype, self.device = (n, k, d), at.dtype, at.device
         width, mapped = d * self.dtype.itemsize, wrt == "theta" and not self.plan.covered
+        rows = k if wrt == "theta" else 1  # in x, what a backward pass leaves is written at once
         if memory is None:
-            one = self.plan.bytes_each(k, width, mapped=mapped)
+            one = self.plan.bytes_each(rows, width, mapped=mapped)
             memory = max(one, _PORTION.get(self.device.type, 2**32))
-        self.step = self.plan.portion(k, width, memory, mapped=mapped)
+            n = -(-n // -(-n * one // memory))  # portions of one length
+        self.step = min(n, self.plan.portion(rows, width, memory, mapped=mapped))
 
     def portions(self) -> Iterator[slice]:
         """The examples that are computed at once."""
@@ -112,17 +112,6 @@ class Blocks:
         for i, total in enumerate(totals):
             (found,) = torch.autograd.grad(total, v, retain_graph=True)
             into[:, i] = found.reshape(len(v), -1)
-
-
-def _studied(f: Functional, x: Any, wrt: str) -> Plan:
-    """What `study` finds; the model has given its outputs for all examples together before."""
-    try:
-        return study(f, x, wrt="theta" if wrt == "theta" else "x")
-    except (RuntimeError, IndexError) as error:
-        if out_of_memory(error):
-            raise
-        reason = str(error).partition("\n")[0]
-        raise Entangled(f"model must take any number of examples: {reason}") from error
 
 
 def _flat(output: Tensor, _: Tensor) -> Tensor:
