@@ -65,7 +65,7 @@ def _bert(n: int, device: torch.device) -> Case:
     config = transformers.BertConfig(
         vocab_size=WORDS, hidden_size=256, num_hidden_layers=6, num_attention_heads=4,
         intermediate_size=1024, max_position_embeddings=128, num_labels=4,
-        attn_implementation="eager",
+        hidden_dropout_prob=0, attention_probs_dropout_prob=0, attn_implementation="eager",
     )  # fmt: skip
     model = transformers.BertForSequenceClassification(config).eval().to(device)
     x = {"input_ids": torch.randint(WORDS, (n, LENGTH), device=device)}
@@ -131,9 +131,7 @@ def _per_example(case: Case) -> Iterator[Row]:
 
 def _opacus(case: Case) -> Peers:
     wrapper = importlib.import_module("opacus.grad_sample").GradSampleModule
-    wrapped = wrapper(deepcopy(_wrapped(case)).train(), loss_reduction="sum")
-    for module in wrapped.modules():
-        module.training = not isinstance(module, nn.Dropout)  # it wants a model in training
+    wrapped = wrapper(deepcopy(_wrapped(case)).train(), loss_reduction="sum")  # nothing drops out
 
     def call() -> list[Tensor]:
         case.loss(wrapped(case.x["input_ids"]), case.y).backward()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from vademecum.arguments import whole
-from vademecum.gradients._independent_rows import record, study
+from vademecum.gradients._independent_rows import portions_of, record, study
 from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
@@ -50,18 +50,13 @@ def passes(
         few = min(few, plan.portion(1, row, memory, mapped=True))
         many = min(many, plan.portion(1, row, memory, mapped=not plan.covered))
     with ticking("examples", n, progress=progress) as tick:
-        for here in _portions(slice(0, n), many if plan.covered else few):
+        for here in portions_of(slice(0, n), many if plan.covered else few):
             done = record(f, plan, x, here)
             if done is None:
-                yield from ((part, None, []) for part in _portions(here, few))
+                yield from ((part, None, []) for part in portions_of(here, few))
             else:
                 yield here, done, done.backward(_cotangents(loss, done.result, y[here])[None])
             tick(here.stop - here.start)
-
-
-def _portions(here: slice, step: int) -> Iterator[slice]:
-    starts = range(here.start, here.stop, step)
-    return (slice(start, min(start + step, here.stop)) for start in starts)
 
 
 def _cotangents(loss: Loss, result: Any, y: Tensor) -> Float[Tensor, " n ..."]:

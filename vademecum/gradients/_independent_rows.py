@@ -7,13 +7,14 @@ gradient of a sum over examples can be taken apart only if they do not influence
 - an example must have the same output in any company and at any place. Where it has not the same
   inputs to the layers on the way, which a layer of zeros may hide from the output, the rules do not
   hold, and each example goes by itself;
-- if example $i$ is weighted by $r_i$, what comes back to row $i$ of a layer must grow by $r_i$: a
-  model may sort the examples on the way. Where indexing could do so, each pass is examined.
+- what comes back from the output of one example must come back to its row of each layer alone. A
+  model may sort the examples on the way: where indexing could do so, each pass is examined.
 
 Some code depends on the batch only if it is large, or has a certain example in it. So in every
 portion of the examples, a row of the full pass is compared with that of a pass of few examples.
 """
 
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -31,12 +32,14 @@ from vademecum.models import (
     map_tensors,
     out_of_memory,
     refuse_batch_statistics,
+    row_is_alone,
     rows_are_separate,
 )
 
-__all__ = ["Plan", "record", "study"]
+__all__ = ["Plan", "portions_of", "record", "study"]
 
 _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
+_LEAST = 8  # examples at a time, below which products are slow, and comparing rows is dear
 
 
 class Plan(NamedTuple):
@@ -51,7 +54,7 @@ class Plan(NamedTuple):
 
     def step(self, device: torch.device) -> int:
         """How many examples to take at a time, for speed."""
-        return max(1 + self.shared, _PORTION.get(device.type, 2**32) // self.saved)
+        return max(_LEAST, _PORTION.get(device.type, 2**32) // self.saved)
 
     def bytes_each(self, rows: int, width: int, *, mapped: bool) -> int:
         """About what one example takes for `rows` of derivatives, `width` bytes each.
@@ -67,6 +70,14 @@ class Plan(NamedTuple):
         if memory < each:
             raise ValueError(f"memory must be >= {each} bytes for one example, got {memory}")
         return memory // each
+
+
+def portions_of(here: slice, step: int) -> Iterator[slice]:
+    """Portions of about the same size: a single example that is left over would be dear."""
+    n = here.stop - here.start
+    count = -(-n // step)
+    ends = [here.start + i * n // count for i in range(count + 1)]
+    return (slice(*ends[i : i + 2]) for i in range(count))
 
 
 def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Plan:
@@ -123,7 +134,7 @@ def _studied(f: Functional, x: Any, rows: list[int], wrt: str, *, shared: bool =
     output = differentiable_output(done.output, len(rows))
     plan = Plan(False, shared, max(saved // len(rows), 1), output.shape[1:], rows, done)
     found = covered(done) if wrt == "theta" else None
-    if found is None or not rows_are_separate(output, [call.z for call in found.calls]):
+    if found is None or not row_is_alone(output, [call.z for call in found.calls], 1):
         return plan
     return plan._replace(covered=True, few=found)
 

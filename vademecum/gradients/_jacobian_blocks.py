@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vademecum.arrays import empty
 from vademecum.gradients._example_passes import fill, mapped, places
-from vademecum.gradients._independent_rows import record, study
+from vademecum.gradients._independent_rows import portions_of, record, study
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     count_examples,
@@ -61,8 +61,7 @@ class Blocks:
 
     def portions(self) -> Iterator[slice]:
         """The examples that are computed at once."""
-        n = self.shape[0]
-        return (slice(start, min(start + self.step, n)) for start in range(0, n, self.step))
+        return portions_of(slice(0, self.shape[0]), self.step)
 
     def all(self, *, progress: bool) -> Float[Tensor, " n k d"]:
         """All blocks."""

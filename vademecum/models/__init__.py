@@ -10,6 +10,7 @@ from vademecum.models.failures import (
 from vademecum.models.independence import (
     insist_on_same_outputs,
     largest_move,
+    row_is_alone,
     rows_are_separate,
 )
 from vademecum.models.inputs import (
@@ -44,7 +45,7 @@ __all__ = [
     "differentiable_output", "loss_for", "map_tensors", "mean_over_batches", "named_tensors",
     "refuse_nan", "replaced", "variable",
     # independence of examples
-    "Entangled", "insist_on_same_outputs", "largest_move", "refuse_batch_statistics",
+    "Entangled", "insist_on_same_outputs", "largest_move", "refuse_batch_statistics", "row_is_alone",
     "rows_are_separate",
     # graphs
     "Call", "Rows", "Size", "Trace", "Value",

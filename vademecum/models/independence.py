@@ -16,7 +16,7 @@ from torch.autograd.graph import GradientEdge
 
 from vademecum.models.inputs import Entangled
 
-__all__ = ["insist_on_same_outputs", "largest_move", "rows_are_separate"]
+__all__ = ["insist_on_same_outputs", "largest_move", "row_is_alone", "rows_are_separate"]
 
 
 def insist_on_same_outputs(one: Tensor, other: Tensor, dtypes: Iterable[torch.dtype]) -> None:
@@ -98,4 +98,19 @@ def rows_are_separate(output: Tensor, variables: Sequence[Tensor] | Sequence[Gra
         if b is not None and c is not None:
             gap = (c / r.to(b.dtype).view(-1, *[1] * (b.ndim - 1)) - b).abs()
             off.append((gap > torch.finfo(b.dtype).eps ** 0.5 * b.abs().max()).any())
+    return not off or not bool(torch.stack(off).any())
+
+
+def row_is_alone(
+    output: Tensor, variables: Sequence[Tensor] | Sequence[GradientEdge], row: int
+) -> bool:
+    """Whether no other row of the variables matters for the output of one example."""
+    u = torch.zeros_like(output)
+    u[row] = (1 + torch.arange(u[row].numel(), device=u.device)).cos().reshape(u[row].shape)
+    off = []
+    for b in torch.autograd.grad(output, variables, u, retain_graph=True, allow_unused=True):
+        if b is not None:
+            sizes = b.abs().reshape(len(b), -1).amax(1)
+            limit = torch.finfo(b.dtype).eps ** 0.5 * sizes[row]
+            off.append(torch.cat([sizes[:row], sizes[row + 1 :]]).max() > limit)
     return not off or not bool(torch.stack(off).any())
