@@ -1,4 +1,7 @@
-"""Rows of the room `gradients`: per-example gradients, dense Jacobians, Hessian products."""
+"""Rows of the room `gradients`: per-example gradients, dense Jacobians, Hessian products.
+
+Of a LeNet with images; `bench.gradients_transformers` has transformers.
+"""
 
 import importlib
 from collections.abc import Callable, Iterator
@@ -10,7 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev, vmap
 from torch.nn.functional import cross_entropy
 
-from bench.harness import Row
+from bench import gradients_transformers
+from bench.harness import Row, Skipped, in_turn
 from vademecum.data import load
 from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.jacobian_operator import jacobian
@@ -23,7 +27,11 @@ __all__ = ["rows"]
 Peers = dict[str, Callable[[], Any]]
 
 
-def rows(device: torch.device) -> Iterator[Row]:
+def rows(device: torch.device) -> Iterator[Row | Skipped]:
+    yield from in_turn(_images(device), gradients_transformers.rows(device))
+
+
+def _images(device: torch.device) -> Iterator[Row]:
     torch.manual_seed(0)
     images = load("fashion_mnist")
     n = 512 if device.type == "cpu" else 4096

@@ -50,7 +50,7 @@ def test_portions_do_not_matter(name, monkeypatch):
     net, x, y = make(name, 7)
     whole = per_example_gradients(net, x, y, loss=F.cross_entropy)
     monkeypatch.setattr("vademecum.gradients._independent_rows._PORTION", {"cpu": 1})
-    monkeypatch.setattr("vademecum.gradients._independent_rows._LEAST", 2)
+    monkeypatch.setattr("vademecum.gradients._independent_rows._MANY", 2)
     monkeypatch.setattr("vademecum.gradients._layer_rules.convolutions._CACHE", {"cpu": 1})
     torch.testing.assert_close(per_example_gradients(net, x, y, loss=F.cross_entropy), whole)
 

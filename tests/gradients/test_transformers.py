@@ -246,7 +246,7 @@ def test_portions_do_not_matter(name, monkeypatch):
         torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
         with monkeypatch.context() as context:
             context.setattr("vademecum.gradients._independent_rows._PORTION", {"cpu": 1})
-            context.setattr("vademecum.gradients._independent_rows._LEAST", 2)
+            context.setattr("vademecum.gradients._independent_rows._MANY", 2)
             found = per_example_gradients(net, x, y, loss=F.cross_entropy)
             norms = gradient_norms(net, x, y, loss=F.cross_entropy)
         torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)

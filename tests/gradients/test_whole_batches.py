@@ -68,7 +68,7 @@ REFUSED = {
 def test_refused(name, instrument, portion, monkeypatch):
     build, outlier = REFUSED[name]
     monkeypatch.setattr("vademecum.gradients._independent_rows._PORTION", {"cpu": portion})
-    monkeypatch.setattr("vademecum.gradients._independent_rows._LEAST", 2)
+    monkeypatch.setattr("vademecum.gradients._independent_rows._MANY", 2)
     with pytest.raises(ValueError, match=r"model must .* in evaluation mode"):
         instrument(build().double(), *data(outlier), loss=F.cross_entropy)
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vademecum.gradients._recorded_pass import Pass, covered, rows_of, run
+from vademecum.gradients._recorded_pass import Pass, covered, may_share, rows_of, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Entangled,
@@ -39,7 +39,7 @@ from vademecum.models import (
 __all__ = ["Plan", "portions_of", "record", "study"]
 
 _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
-_LEAST = 8  # examples at a time, below which products are slow, and comparing rows is dear
+_MANY = 32  # examples at a time, up to which they pay for large ones, too
 
 
 class Plan(NamedTuple):
@@ -54,7 +54,8 @@ class Plan(NamedTuple):
 
     def step(self, device: torch.device) -> int:
         """How many examples to take at a time, for speed."""
-        return max(_LEAST, _PORTION.get(device.type, 2**32) // self.saved)
+        size = _PORTION.get(device.type, 2**32)
+        return max(size // self.saved, min(16 * size // self.saved, _MANY), 2)
 
     def bytes_each(self, rows: int, width: int, *, mapped: bool) -> int:
         """About what one example takes for `rows` of derivatives, `width` bytes each.
@@ -111,11 +112,10 @@ def _raised_here(error: Exception) -> bool:
 def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
     rows = [0, n // 2, n - 1]
     three = map_tensors(x, itemgetter(rows))
-    plan = _studied(f, three, rows, wrt)
-    if not plan.covered and wrt == "theta":
-        other = _studied(f, three, rows, wrt, shared=True)
-        insist_on_same_outputs(plan.few.output, other.few.output, _dtypes(f))
-        plan = other if other.covered else plan
+    shared = wrt == "theta" and may_share(f)
+    plan = _studied(f, three, rows, wrt, shared=shared)
+    if not plan.covered and wrt == "theta" and not shared:
+        plan = _studied(f, three, rows, wrt, shared=True)
     if not plan.covered or n <= len(rows):  # or else the full pass tells
         plan = _in_other_company(f, plan, map_tensors(x, itemgetter(rows[:0:-1])), wrt)
     if not plan.covered:
@@ -129,9 +129,9 @@ def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
     return plan._replace(few=Pass({}, None, plan.few.output.detach(), calls, []))
 
 
-def _studied(f: Functional, x: Any, rows: list[int], wrt: str, *, shared: bool = False) -> Plan:
+def _studied(f: Functional, x: Any, rows: list[int], wrt: str, *, shared: bool) -> Plan:
     done, saved = _weighed(f, x, wrt, shared=shared)
-    output = differentiable_output(done.output, len(rows))
+    output, shared = differentiable_output(done.output, len(rows)), bool(done.uses)
     plan = Plan(False, shared, max(saved // len(rows), 1), output.shape[1:], rows, done)
     found = covered(done) if wrt == "theta" else None
     if found is None or not row_is_alone(output, [call.z for call in found.calls], 1):
@@ -141,7 +141,8 @@ def _studied(f: Functional, x: Any, rows: list[int], wrt: str, *, shared: bool =
 
 def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
     """Compare with the last two examples by themselves, in another order."""
-    done = run(f, two, shared=plan.shared) if wrt == "theta" else _run_inputs(f, two)
+    shared = plan.shared and plan.covered
+    done = run(f, two, shared=shared) if wrt == "theta" else _run_inputs(f, two)
     output = differentiable_output(done.output, 2)
     insist_on_same_outputs(output, plan.few.output[1:].flip(0), _dtypes(f))
     if not plan.covered:

@@ -33,7 +33,7 @@ from vademecum.models import (
     warn_of_slow_path,
 )
 
-__all__ = ["LayerCall", "Pass", "covered", "rows_of", "run"]
+__all__ = ["LayerCall", "Pass", "covered", "may_share", "rows_of", "run"]
 
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",
@@ -143,6 +143,11 @@ def _owners(f: Functional) -> dict[nn.Module, dict[str, str]]:
         for module in f.model.modules()
     }
     return {module: own for module, own in owned.items() if own}
+
+
+def may_share(f: Functional) -> bool:
+    """Whether examples may share tensors: such as no layer holds, or rows of an embedding."""
+    return any(rule_for(module) in (None, EMBEDDING) for module in _owners(f))
 
 
 def covered(done: Pass) -> Pass | None:

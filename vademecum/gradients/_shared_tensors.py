@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from vademecum.gradients._layer_rules import COPY, LINEAR, TRANSPOSED, Rule
 from vademecum.gradients._layer_rules.products import put
 from vademecum.gradients._multihead_attention import attention
-from vademecum.models import out_of_memory
+from vademecum.models import largest_move, out_of_memory
 
 __all__ = ["THROUGH", "Computed", "SharedTensors", "Use"]
 
@@ -170,11 +170,12 @@ class SharedTensors(TorchFunctionMode):
             self._copies(t, t.ndim + 1) if own else t for t, own in zip(flat, shared, strict=True)
         ]
         try:
-            return torch.func.vmap(of_one, dims)(*copies)
+            mapped = torch.func.vmap(of_one, dims)(*copies)
         except RuntimeError as error:
             if out_of_memory(error):
                 raise
             return z  # which then is no use that is known
+        return z if largest_move([(z, mapped)], {z.dtype}) else mapped
 
 
 class Computed(NamedTuple):

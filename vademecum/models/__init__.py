@@ -45,8 +45,8 @@ __all__ = [
     "differentiable_output", "loss_for", "map_tensors", "mean_over_batches", "named_tensors",
     "refuse_nan", "replaced", "variable",
     # independence of examples
-    "Entangled", "insist_on_same_outputs", "largest_move", "refuse_batch_statistics", "row_is_alone",
-    "rows_are_separate",
+    "Entangled", "insist_on_same_outputs", "largest_move", "refuse_batch_statistics",
+    "row_is_alone", "rows_are_separate",
     # graphs
     "Call", "Rows", "Size", "Trace", "Value",
     # failures
