@@ -174,6 +174,7 @@ def _dense(
             bias,
             lambda r: F.linear(r, weight.abs()),
             lambda rows: [rows @ weight],
+            lambda h: F.linear(h, weight, bias),
         )
     ]
 
@@ -198,6 +199,7 @@ def _convolution(
             lambda h: convolve(h, weight, None, *args, **options),
             None if bias is None else bias.view(-1, *[1] * (out.tensor.ndim - 2)),
             lambda r: convolve(r, weight.abs(), None, *args, **options),
+            whole=lambda h: convolve(h, weight, bias, *args, **options),
         )
     ]
 

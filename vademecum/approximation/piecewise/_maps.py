@@ -37,9 +37,12 @@ class Affine:
     offset: Tensor | None = None
     magnitude: Callable[..., Tensor] | None = None
     transpose: Callable[[Tensor], Sequence[Tensor]] | None = None
+    whole: Callable[..., Tensor] | None = None  # all of it in one call
 
     def __call__(self, *h: Tensor) -> Tensor:
         """Apply the step to a batch."""
+        if self.whole is not None:
+            return self.whole(*h)
         y = self.linear(*h)
         return y if self.offset is None else y + self.offset
 

@@ -3,7 +3,8 @@
 The calls of a module's forward code (`vademecum.models.Trace`) are followed one by one; what is not
 piecewise linear is refused by name. The model itself is read, in evaluation and in the dtype of the
 inputs, and the program is compared with it on five inputs, of size 1 and 1000, before it is handed
-out. It holds the model's own parameters, or wider ones, and needs the model no more.
+out. It holds the model's own parameters, or wider ones, and needs the model no more; that of a
+model made of torch's own layers is kept for the next call (`_kept`).
 """
 
 import math
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.approximation.piecewise._affine_rules import AFFINE
+from vademecum.approximation.piecewise._kept import keep, kept, key_of
 from vademecum.approximation.piecewise._maps import Affine, PiecewiseMap
 from vademecum.approximation.piecewise._program import Program, Step, on_piece
 from vademecum.approximation.piecewise._unit_rules import UNITS
@@ -22,6 +24,7 @@ from vademecum.models import (
     Output,
     Trace,
     Value,
+    evaluation,
     insist_on_place,
     out_of_memory,
     unwrapped,
@@ -57,16 +60,32 @@ def read_program(
             batch; if it is elsewhere than `like`, or has parameters of a wider dtype.
     """
     model = unwrapped(model)
-    insist_on_place(model, name, like)
-    state = ModelState(model, dtype=like.dtype, copy=copy)
-    size = torch.Size(shape).numel()
-    probe = torch.arange(5 * size, dtype=torch.float64).mul(0.7).sin().view(5, *shape)
+    key = None if copy or output is not None else key_of(model, shape, like)
+    program = None if key is None else kept(model, key)
+    if program is None:
+        insist_on_place(model, name, like)
+        with torch.no_grad():
+            program = _read(model, shape, like, copy=copy, own=key is not None, output=output)
+        if key is not None:
+            keep(model, key, program)
+    return program
+
+
+def _read(
+    model: nn.Module, shape: tuple[int, ...], like: Tensor, *, copy: bool, own: bool, output: Output
+) -> Program:
+    """Read a model with other tensors in the place of its own, or if it may, with these."""
+    size, real = torch.Size(shape).numel(), {"dtype": torch.float64, "device": like.device}
+    probe = torch.arange(5 * size, **real).mul_(0.7).sin_().view(5, *shape)
     probe[1:4:2] *= min(1000.0, torch.finfo(like.dtype).max ** 0.25)
-    probe = probe.to(like.device, like.dtype)
-    with torch.no_grad():
-        trace = state.run(_traced, model, probe, output)
-        program = _Reader(trace).program()
-        _compare(program, probe, torch.cat(trace.outputs))
+    probe = probe.to(like.dtype)
+    if own:
+        with evaluation(model):
+            trace = _traced(model, probe, output)
+    else:
+        trace = ModelState(model, dtype=like.dtype, copy=copy).run(_traced, model, probe, output)
+    program = _Reader(trace).program()
+    _compare(program, probe, torch.cat(trace.outputs))
     return program
 
 

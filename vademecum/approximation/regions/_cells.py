@@ -61,9 +61,9 @@ def _widen(corners: Tensor, width: int) -> Tensor:
 
 def evaluate(coefficients: Tensor, corners: Tensor) -> Tensor:
     """Affine functions, `(cells, 1 + dim)`, at the corners of their cells."""
-    value = coefficients[:, :1] + coefficients[:, 1:2] * corners[..., 0]
-    for i in range(1, corners.shape[2]):
-        value = value + coefficients[:, i + 1 : i + 2] * corners[..., i]
+    value = coefficients[:, :1]
+    for slope, corner in zip(coefficients[:, 1:, None].unbind(1), corners.unbind(2), strict=True):
+        value = torch.addcmul(value, slope, corner)
     return value
 
 
@@ -79,7 +79,7 @@ def extremes(lines: Tensor, corners: Tensor) -> tuple[Tensor, Tensor]:
 
 def cut(cells: Cells, v: Float[Tensor, " cells corners"]) -> tuple[Cells, Cells]:
     """The parts of cells where $v > 0$ and where $v < 0$; each cell must have both."""
-    n, width, dim = cells.corners.shape
+    width, dim = cells.corners.shape[1:]
     place = torch.arange(width, device=v.device)
     real = place < cells.sizes[:, None]
     following = torch.where(place + 1 < cells.sizes[:, None], place + 1, 0)
@@ -89,16 +89,17 @@ def cut(cells: Cells, v: Float[Tensor, " cells corners"]) -> tuple[Cells, Cells]
     if dim == 1:  # an interval has one edge, from its first corner to its second
         crossing &= place + 1 < cells.sizes[:, None]
     share = torch.where(crossing, v / (v - w), 0.0)[..., None]
-    points = torch.stack([cells.corners, cells.corners + share * (q - cells.corners)], 2)
-    points = points.flatten(1, 2).repeat(2, 1, 1)
-    keep = torch.cat([real & (v >= 0), real & (v <= 0)])
-    keep = torch.stack([keep, crossing.repeat(2, 1)], 2).flatten(1)
-    sizes = keep.sum(1)
-    order = torch.argsort(keep.byte(), dim=1, descending=True, stable=True)
-    last = torch.minimum(torch.arange(int(sizes.max()), device=v.device), sizes[:, None] - 1)
-    chosen = order.gather(1, last)[..., None].expand(-1, -1, dim)
-    corners = points.gather(1, chosen)
-    return Cells(corners[:n], sizes[:n]), Cells(corners[n:], sizes[n:])
+    points = torch.stack([cells.corners, cells.corners + share * (q - cells.corners)], 2).flatten(
+        1, 2
+    )
+    keep = torch.stack([v >= 0, v <= 0]) & real
+    keep = torch.stack([keep, crossing.expand(2, -1, -1)], 3).flatten(2)
+    sizes = keep.sum(2)
+    order = torch.argsort(keep.byte(), dim=2, descending=True, stable=True)
+    last = torch.minimum(torch.arange(int(sizes.max()), device=v.device), sizes[..., None] - 1)
+    chosen = order.gather(2, last)[..., None].expand(-1, -1, -1, dim)
+    above, below = points.expand(2, -1, -1, -1).gather(2, chosen)
+    return Cells(above, sizes[0]), Cells(below, sizes[1])
 
 
 def split_by_lines(
@@ -120,38 +121,35 @@ def split_by_lines(
     tau = rounding * torch.maximum(high, -low).amax(1)
     cell, unit = ((low < -tau[:, None]) & (high > tau[:, None])).nonzero(as_tuple=True)
     line, root = lines[cell, :, unit], torch.arange(len(tau), device=tau.device)
-    while len(cell):  # every cell that a line crosses, by one of them
-        first = _nearest(cells, cell, line)
+    ends = torch.stack([low[cell, unit], high[cell, unit]])
+    while len(cell):  # every cell that lines cross, by one of them
+        first = _middle(cell, ends, len(root))
         active = (first < len(cell)).nonzero()[:, 0]
-        first, part, n = first[active], cells.take(active), len(root)
-        v = evaluate(line[first], part.corners)
-        v = torch.where(v.abs() <= tau[root[active], None], 0.0, v)
-        above, below = cut(part, v)
+        part, was = cells.take(active), root[active]
+        v = evaluate(line[first[active]], part.corners)
+        above, below = cut(part, torch.where(v.abs() <= tau[was, None], 0.0, v))
         cells = Cells.joined([cells.replaced(active, above), below])
-        root = torch.cat([root, root[active]])
-        other = torch.empty_like(root[:n])
-        other[active] = torch.arange(n, len(root), device=active.device)
-        cell, line = torch.cat([cell, other[cell]]), line.repeat(2, 1)
-        v, tol = evaluate(line, cells.corners[cell]), tau[root[cell]]
-        crossing = ((v.amax(1) > tol) & (v.amin(1) < -tol)).nonzero()[:, 0]
-        cell, line = cell[crossing], line[crossing]
+        first[active] = torch.arange(len(root), len(root) + len(was), device=was.device)
+        cell, root = torch.cat([cell, first[cell]]), torch.cat([root, was])
+        v = evaluate(line.repeat(2, 1), cells.corners[cell])
+        ends, tol = torch.stack([v.amin(1), v.amax(1)]), tau[root[cell]]
+        crossing = ((ends[0] < -tol) & (ends[1] > tol)).nonzero()[:, 0]
+        cell, ends, line = cell[crossing], ends[:, crossing], line[crossing % len(line)]
     return cells, root
 
 
-def _nearest(cells: Cells, cell: Tensor, line: Tensor) -> Tensor:
-    """For each cell the place of that of its lines which is nearest to its centre.
+def _middle(cell: Tensor, ends: Tensor, n: int) -> Tensor:
+    """For each of n cells, the place of that of its lines which halves it best.
 
-    So halves are about equal, and few rounds are needed. Cells without a line have a place beyond
-    all.
+    That is the one whose function has the most equal ends; so few rounds are needed. Cells that no
+    line crosses have a place beyond all.
     """
-    value = evaluate(line, cells.centres[cell, None])[:, 0]
-    distance = value.abs() / torch.linalg.vector_norm(line[:, 1:], dim=1)
-    least = distance.new_full((len(cells.sizes),), torch.inf).scatter_reduce(
-        0, cell, distance, "amin"
-    )
+    low, high = ends
+    uneven = (low + high).abs() / (high - low)
+    least = uneven.new_full((n,), torch.inf).scatter_reduce(0, cell, uneven, "amin")
     place = torch.arange(len(cell), device=cell.device)
-    place = torch.where(distance <= least[cell], place, len(cell))
-    return cell.new_full((len(cells.sizes),), len(cell)).scatter_reduce(0, cell, place, "amin")
+    place = torch.where(uneven <= least[cell], place, len(cell))
+    return cell.new_full((n,), len(cell)).scatter_reduce(0, cell, place, "amin")
 
 
 def split_by_maxima(
