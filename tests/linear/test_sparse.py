@@ -109,6 +109,18 @@ def test_columns_in_any_unit(model):
     np.testing.assert_allclose(model.fit(scaled, y).coef_, dense, rtol=1e-6)
 
 
+@pytest.mark.parametrize("model", [*REGRESSORS[::2], CLASSIFIERS[0]], ids=repr)
+def test_constant_columns_have_no_weight(model):
+    x, y = data(200, 5)
+    y = (y > np.median(y)).astype(int) if model in CLASSIFIERS else y
+    wide = np.c_[x.toarray(), np.full(200, 0.1), np.zeros(200), 1000 + x.toarray()[:, :1] ** 2]
+    wanted = model.fit(wide, y).coef_
+    found = model.fit(csr_array(wide), y).coef_
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    if model not in CLASSIFIERS:
+        assert found[5] == found[6] == 0
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("model", [*REGRESSORS[:3], CLASSIFIERS[0]], ids=repr)
 def test_the_dtype_is_kept(model, dtype):

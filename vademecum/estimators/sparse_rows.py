@@ -35,7 +35,7 @@ class SparseRows:
             matrix = matrix.copy()
             matrix.sum_duplicates()
         self.matrix = csr_array(matrix)
-        self.shape, self.ndim = self.matrix.shape, 2
+        self.shape: tuple[int, int] = tuple(matrix.shape)  # pyright: ignore[reportAttributeAccessIssue]
         self.dtype = torch.from_numpy(self.matrix.data[:0]).dtype
         self._columns: Any = None
 

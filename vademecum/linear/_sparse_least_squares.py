@@ -8,11 +8,13 @@ $$\|Z w - R (y - \bar y)\|^2 + \alpha \|w\|^2, \qquad w = S^{-1} v, \qquad
 S_{jj}^2 = \|z_j\|^2 + \alpha .$$
 
 Without a penalty $S = I$, so that of several minimisers the shortest is found; but where columns
-differ in norm by more than $10^4$ the $S$ above is used, and the shortest is that of the $v$. It
-stops where the gradient is rounding, $\|Z^\top r\| \le 10^{-14} \|Z\| \|r\|$, in double precision.
+differ in norm by more than $10^4$ the $S$ above is used, and the shortest is that of the $v$. A
+column counts as constant, and has no weight, if $\|z_j\|^2$ is at most $n \varepsilon$ of
+$\|\rho x_j\|^2$: so much of it rounding may be. The iteration, in double precision, stops where the
+gradient is rounding, $\|Z^\top r\| \le 10^{-14} \|Z\| \|r\|$.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -57,11 +59,7 @@ def sparse_least_squares(
     total, roots = s.sum(), s.sqrt()
     mean_x = x.pull(s[None] / total)[0] * centre
     mean_y = s @ y / total * centre
-    squares = x.square().pull(s[None])[0] - total * mean_x.square()
-    norms = (squares.clamp(min=0) + alpha).sqrt()
-    known = norms[norms > 0]
-    plain = not alpha and bool((known.max() <= SPREAD * known.min()) if len(known) else True)
-    scale = torch.ones_like(norms) if plain else torch.where(norms > 0, norms, 1.0)
+    scale = _scale(x.square().pull(s[None])[0], total * mean_x.square(), len(x), alpha)
     operator = _operator(x.times(roots), roots, mean_x, scale, alpha)
     columns = []
     for target in ((y - mean_y) * roots[:, None]).T:
@@ -75,6 +73,16 @@ def sparse_least_squares(
             )
         columns.append(torch.from_numpy(found[0]) / scale)
     return SparseFit(torch.stack(columns, 1), mean_x, mean_y)
+
+
+def _scale(power: Tensor, mean: Tensor, n: int, alpha: float) -> Float[Tensor, " d"]:
+    """The S, infinite for columns that are constant, from sums of squares and their means' part."""
+    squares = power - mean
+    varies = squares > n * torch.finfo(power.dtype).eps * power
+    norms = torch.where(varies, squares + alpha, torch.inf).sqrt()
+    if not alpha and bool((norms[varies] <= SPREAD * norms.min()).all()):
+        return torch.where(varies, 1.0, torch.inf)
+    return norms
 
 
 def _operator(
@@ -95,4 +103,5 @@ def _operator(
         inner = b @ u[:n] - mean_ * (roots_ @ u[:n])
         return inner / scale_ + penalty * u[n:]
 
-    return LinearOperator((n + d, d), matvec=push, rmatvec=pull, dtype="float64")
+    kind: Any = LinearOperator  # whose arguments SciPy declares for subclasses
+    return kind((n + d, d), matvec=push, rmatvec=pull, dtype="float64")

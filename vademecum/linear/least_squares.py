@@ -88,17 +88,18 @@ class LinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         x = as_rows(self, X, reset=True, sparse=True).detach()
         y = as_targets(y, x)
         columns, s = y.reshape(len(x), -1), as_weights(sample_weight, x)
+        centre = bool(self.fit_intercept)
         if isinstance(x, SparseRows):
-            options = {"centre": bool(self.fit_intercept), "weights": s}
-            w, *means = sparse_least_squares(x, columns, **options)
+            fit = means = sparse_least_squares(x, columns, centre=centre, weights=s)
             self.rank_ = None
         elif s is None:
-            w, self.rank_, *means = _least_squares(x, columns, bool(self.fit_intercept))
+            fit = means = _least_squares(x, columns, centre)
+            self.rank_ = fit.rank
         else:
-            rows = weighted_rows(x, columns, s, centre=bool(self.fit_intercept))
-            w, self.rank_, *_ = _least_squares(rows.x, rows.y, centre=False)
-            means = rows.mean_x, rows.mean_y
-        self.coef_, self.intercept_ = fitted_map(w.T, *means, y, X)
+            means = weighted_rows(x, columns, s, centre=centre)
+            fit = _least_squares(means.x, means.y, centre=False)
+            self.rank_ = fit.rank
+        self.coef_, self.intercept_ = fitted_map(fit.w.T, means.mean_x, means.mean_y, y, X)
         return self
 
     def predict(self, X: Any) -> Any:

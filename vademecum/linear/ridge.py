@@ -119,9 +119,9 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         columns, s, centre = y.reshape(len(x), -1), as_weights(sample_weight, x), self.fit_intercept
         if isinstance(x, SparseRows):
             self.alpha_ = float(alphas[0])
-            options = {"alpha": self.alpha_, "centre": bool(centre), "weights": s}
-            w, *means = sparse_least_squares(x, columns, **options)
-            self.coef_, self.intercept_ = fitted_map(w.T, *means, y, X)
+            options: Any = {"alpha": self.alpha_, "centre": bool(centre), "weights": s}
+            fit = sparse_least_squares(x, columns, **options)
+            self.coef_, self.intercept_ = fitted_map(fit.w.T, fit.mean_x, fit.mean_y, y, X)
             return self
         if s is None:
             system = means = ridge_system(x, columns, bool(centre), alphas.min())
