@@ -194,7 +194,7 @@ def turing_b_type(
     yield from _annealed()
 
 
-def _annealed(n: int = 7):
+def _annealed(n: int = 10):
     """Education of more switches than can all be tried, for what some of them can do."""
     sources = torch.randint(n, (n, 2))
     machine = TuringMachine(sources, torch.rand(n, 2) < 0.5)
@@ -207,11 +207,12 @@ def _annealed(n: int = 7):
             signals = [states[:, sources[:, i]] | ~switches[:, i] for i in range(2)]
             states = ~(signals[0] & signals[1])
         states[:, :3] = x
-        return states[:, 3:5]
+        return states[:, 3:]
 
     wanted = answers(machine.switches)
     for most in (256, 4096):
-        found = machine.educate(x, wanted, inputs=[0, 1, 2], outputs=[3, 4], steps=3, max_iter=most)
+        ends = {"inputs": [0, 1, 2], "outputs": list(range(3, n))}
+        found = machine.educate(x, wanted, **ends, steps=3, max_iter=most)
         wrong = int((answers(found.switches) != wanted).sum())
         yield equals("bits that annealing gets wrong", found.mismatches, wrong, most=most)
         yield equals("whether it ended by itself", found.converged, wrong == 0, most=most)

@@ -168,6 +168,11 @@ def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n
         yield equals("sum of the signed dual weights", weights.sum(), 0.0, set=k)
         yield equals("margin that the estimator states", best.margin_, half, set=k)
     yield from _cut_short()
+    yield from _in_space(classifier, n)
+
+
+def _in_space(classifier: Callable[..., Any], n: int):
+    """The condition of the shortest vector, in up to five dimensions."""
     for d, size in ((2, n), (3, n), (5, 400)):
         x, y = planted(size + d, d)
         p, q = x[y > 0], x[y < 0]
