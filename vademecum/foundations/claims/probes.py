@@ -195,11 +195,7 @@ def spectral_quadrature(extra: int = 0, n: int = 30):
     grid, spread = torch.linspace(-1.5, 1.5, 7), float(found.nodes.max() - found.nodes.min())
     yield equals("width that four steps resolve", found.resolution, spread / 4)
     for width in (0.3, None):
-<<<<<<< HEAD
-        wide = width or spread / 4
-=======
-        wide = width or float(found.nodes.max() - found.nodes.min()) / s  # coarser than a fiftieth
->>>>>>> ebcf4dc (Crowded ends: shifts that improve, one bar for all products; attention of dense memories without waiting for the GPU)
+        wide = width or spread / 4  # coarser than a fiftieth of the range
         bumps = scipy.stats.norm.pdf(grid[:, None, None].numpy(), found.nodes.numpy(), wide)
         found_here = ProbeEstimate(*found(grid, width=width), 0)
         bumps = (found.weights * torch.as_tensor(bumps)).sum(-1)
