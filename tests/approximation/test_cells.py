@@ -92,3 +92,15 @@ def test_of_equal_candidates_the_first_is_the_largest():
     found = linear_regions(model, input_plane())
     assert sorted(found.areas.tolist()) == [2.0, 2.0]
     assert certify_regions(model, found).patterns == 2
+
+
+def test_each_line_cuts_once_however_small_the_cell():
+    """Rounding of the new corners exceeds the tolerance, which goes with the values."""
+    square = torch.tensor([[-1.0, -1], [1, -1], [1, 1], [-1, 1]]).double()
+    slopes = torch.tensor([[1.0, 0.7], [-0.3, 1.0], [0.9, -0.4]]).double()
+    middle = torch.tensor([0.3, 0.7]).double()
+    lines = torch.cat([-(slopes @ middle)[:, None], slopes], 1).T[None]
+    cells = Cells((middle + 1e-9 * square)[None], torch.tensor([4]))
+    parts, root = split_by_lines(cells, lines, 1e-12)
+    assert len(root) in (6, 7)  # three lines through one point, up to rounding
+    assert not root.any()

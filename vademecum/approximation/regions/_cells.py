@@ -129,11 +129,12 @@ def split_by_lines(
         v = evaluate(line[first[active]], part.corners)
         above, below = cut(part, torch.where(v.abs() <= tau[was, None], 0.0, v))
         cells = Cells.joined([cells.replaced(active, above), below])
+        later = first[cell] != torch.arange(len(cell), device=cell.device)  # each line once
         first[active] = torch.arange(len(root), len(root) + len(was), device=was.device)
         cell, root = torch.cat([cell, first[cell]]), torch.cat([root, was])
         v = evaluate(line.repeat(2, 1), cells.corners[cell])
         ends, tol = torch.stack([v.amin(1), v.amax(1)]), tau[root[cell]]
-        crossing = ((ends[0] < -tol) & (ends[1] > tol)).nonzero()[:, 0]
+        crossing = (later.repeat(2) & (ends[0] < -tol) & (ends[1] > tol)).nonzero()[:, 0]
         cell, ends, line = cell[crossing], ends[:, crossing], line[crossing % len(line)]
     return cells, root
 
