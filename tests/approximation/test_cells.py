@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from vademecum.approximation.regions import certify_regions, input_plane, linear_regions
-from vademecum.approximation.regions._cells import Cells, cut
+from vademecum.approximation.regions._cells import Cells, cut, split_by_lines
 from vademecum.approximation.units import Maxout
 
 

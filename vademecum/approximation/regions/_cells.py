@@ -121,31 +121,32 @@ def split_by_lines(
     tau = rounding * torch.maximum(high, -low).amax(1)
     cell, unit = ((low < -tau[:, None]) & (high > tau[:, None])).nonzero(as_tuple=True)
     line, root = lines[cell, :, unit], torch.arange(len(tau), device=tau.device)
-    ends = torch.stack([low[cell, unit], high[cell, unit]])
-    while len(cell):  # every cell that lines cross, by one of them
-        first = _middle(cell, ends, len(root))
+    fresh = torch.ones_like(cell, dtype=torch.bool)
+    while True:  # cut every cell that lines cross, by one of them
+        v, tol = evaluate(line, cells.corners[cell]), tau[root[cell]]
+        crossing = (fresh & (v.amin(1) < -tol) & (v.amax(1) > tol)).nonzero()[:, 0]
+        if len(crossing) == 0:
+            return cells, root
+        cell, line, v = cell[crossing], line[crossing], v[crossing]
+        first = _middle(cell, v, len(root))
         active = (first < len(cell)).nonzero()[:, 0]
-        part, was = cells.take(active), root[active]
-        v = evaluate(line[first[active]], part.corners)
-        above, below = cut(part, torch.where(v.abs() <= tau[was, None], 0.0, v))
+        was, at_corners = root[active], v[first[active]]
+        at_corners = torch.where(at_corners.abs() <= tau[was, None], 0.0, at_corners)
+        above, below = cut(cells.take(active), at_corners)
         cells = Cells.joined([cells.replaced(active, above), below])
-        later = first[cell] != torch.arange(len(cell), device=cell.device)  # each line once
+        fresh = (first[cell] != torch.arange(len(cell), device=cell.device)).repeat(2)
         first[active] = torch.arange(len(root), len(root) + len(was), device=was.device)
-        cell, root = torch.cat([cell, first[cell]]), torch.cat([root, was])
-        v = evaluate(line.repeat(2, 1), cells.corners[cell])
-        ends, tol = torch.stack([v.amin(1), v.amax(1)]), tau[root[cell]]
-        crossing = (later.repeat(2) & (ends[0] < -tol) & (ends[1] > tol)).nonzero()[:, 0]
-        cell, ends, line = cell[crossing], ends[:, crossing], line[crossing % len(line)]
-    return cells, root
+        cell, line = torch.cat([cell, first[cell]]), line.repeat(2, 1)
+        root = torch.cat([root, was])
 
 
-def _middle(cell: Tensor, ends: Tensor, n: int) -> Tensor:
+def _middle(cell: Tensor, v: Tensor, n: int) -> Tensor:
     """For each of n cells, the place of that of its lines which halves it best.
 
     That is the one whose function has the most equal ends; so few rounds are needed. Cells that no
     line crosses have a place beyond all.
     """
-    low, high = ends
+    low, high = v.amin(1), v.amax(1)
     uneven = (low + high).abs() / (high - low)
     least = uneven.new_full((n,), torch.inf).scatter_reduce(0, cell, uneven, "amin")
     place = torch.arange(len(cell), device=cell.device)
