@@ -77,6 +77,7 @@ def test_rows_may_come_in_chunks(monkeypatch):
     x, y = noisy(700)
     whole = LogisticRegression(tol=1e-11).fit(x, y)
     monkeypatch.setitem(module.CHUNK, "cpu", 64)
+    monkeypatch.setattr(module, "LONG", 64)
     np.testing.assert_allclose(LogisticRegression(tol=1e-11).fit(x, y).coef_, whole.coef_)
     monkeypatch.setattr(module, "LARGEST", 4)  # so that only diagonals are left
     np.testing.assert_allclose(LogisticRegression(tol=1e-11).fit(x, y).coef_, whole.coef_)

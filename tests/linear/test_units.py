@@ -63,6 +63,14 @@ def test_a_large_column_does_not_hide_the_others():
     assert RidgeRegression(alphas=1.0).fit(x[:4], y[:4]).score(x[:4], y[:4]) > 0.5
 
 
+def test_a_penalty_is_nothing_to_large_data():
+    x, y = plain()
+    wanted = LinearRegression().fit(x, y).coef_
+    for alphas in (1.0, [1.0, 2.0]):
+        found = RidgeRegression(alphas=alphas).fit(x * 2.0**252, y).coef_
+        np.testing.assert_allclose(found * 2.0**252, wanted, rtol=1e-9)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("n", [40, 5, 3])
 @pytest.mark.parametrize("alphas", [[1.0], [1e-4, 1.0, 100.0]])

@@ -20,9 +20,9 @@ drawn with probabilities proportional to $q_i$: at equally spaced points of the 
 without randomness. Where the blocks would be too large, or 512 of these examples are as if their
 features were uncorrelated, the diagonals take their place: sampling would add more than it tells.
 
-Value and gradient are exact up to rounding. The rows are met in chunks that stay in the cache, in
-the dtype of the data (at least single precision), and sums over chunks are kept in double
-precision; after `refine` everything is computed in double precision.
+Value and gradient are exact up to rounding. Rows are met in chunks, in the dtype of the data (at
+least single precision), and sums over chunks are kept in double precision; after `refine`
+everything is computed in double precision.
 """
 
 from collections.abc import Callable
@@ -38,6 +38,7 @@ from vademecum.estimators import SparseRows, precision
 __all__ = ["PenalisedLikelihood"]
 
 CHUNK = {"cpu": 2**20}  # entries of the data met at once: as the cache likes; elsewhere a gigabyte
+LONG = 2**25  # the same for one logit, where calls cost more than the cache saves
 LARGEST = 2**25  # entries of all blocks of the preconditioner
 FEWEST = 2048  # examples that a block is made from
 FLOOR = 1e-3  # of the mean curvature: a logit without any would take endless steps
@@ -76,15 +77,22 @@ class PenalisedLikelihood:
         self.decay, self.bias = weight_decay, float(bias)
         self.total = float(s.sum(dtype=torch.float64))
         self.dtype = precision(x)
-        n, d = x.shape
-        each = len(y) if isinstance(x, SparseRows) else d
-        memory = CHUNK.get(x.device.type, 2**28)
-        self.chunks = portions(n, each=each, memory=32 * memory if each < d else memory)
+        self.chunks = self._portions()
 
     def refine(self) -> bool:
         """Compute in double precision from now on; whether that is new."""
         fresh, self.dtype = self.dtype != torch.float64, torch.float64
+        self.chunks = self._portions()
         return fresh
+
+    def _portions(self) -> list[slice]:
+        """The rows that are met at once."""
+        (n, d), k = self.x.shape, len(self.y)
+        if isinstance(self.x, SparseRows):
+            return portions(n, each=k, memory=LONG)
+        copied = self.x.dtype != self.dtype
+        entries = CHUNK.get(self.x.device.type, 2**28)
+        return portions(n, each=d, memory=entries if k > 1 or copied else max(entries, LONG))
 
     def logits(self, theta: Tensor, rows: slice) -> Tensor:
         """The logits of some examples, of shape (K, rows)."""
