@@ -92,9 +92,9 @@ def weighted_rows(
 
     Example:
         >>> x, y = torch.tensor([[1.0], [5.0], [9.0]]), torch.zeros(3, 1)
-        >>> rows = weighted_rows(x, y, torch.tensor([1.0, 3.0, 0.0]).double(), centre=True)
-        >>> rows.mean_x, (rows.x / rows.weights.sqrt()[:, None]).T
-        (tensor([4.], dtype=torch.float64), tensor([[-3., 1.]], dtype=torch.float64))
+        >>> rows = weighted_rows(x, y, torch.tensor([4.0, 4.0, 0.0]).double(), centre=True)
+        >>> rows.mean_x, rows.x.T
+        (tensor([3.], dtype=torch.float64), tensor([[-4., 4.]]))
     """
     if not (kept := s > 0).all():
         x, y, s = x[kept], y[kept], s[kept]
