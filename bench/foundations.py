@@ -1,6 +1,7 @@
 """Rows of the room `foundations`: extreme eigenvalues and traces of operators never formed."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ def rows(device: torch.device) -> Iterator[Row]:
     torch.manual_seed(0)
     if device.type == "cpu":  # ARPACK has no other, and products on the GPU are next to free
         yield from _eigsh()
+        yield from _crowded()
+        yield from _laplacian()
         yield from _trace()
     else:
         yield from _eigsh_dense(device)
@@ -80,6 +83,53 @@ def _eigsh() -> Iterator[Row]:
     limit += f" for copies, which SciPy does not make, {hessian.count(lambda: ours(True))}"
     yield Row(f"eigsh, {k} largest of n = {n}, residuals 1e-6", ours,
               {"scipy.sparse.linalg.eigsh": theirs}, agree, limit)  # fmt: skip
+
+
+def _crowded() -> Iterator[Row]:
+    from scipy.sparse.linalg import LinearOperator as Peer
+    from scipy.sparse.linalg import eigsh as peer
+
+    n, k, tol = 20_000, 5, 1e-6
+    d = torch.linspace(0, 1, n, dtype=torch.float64) ** 3
+    op = LinearOperator((n, n), lambda x: d[:, None] * x, dtype=torch.float64)
+    array = d.numpy()
+    on_arrays = Peer((n, n), lambda x: array * x.ravel())
+
+    def ours() -> Eigenpairs:
+        return eigsh(op, k, tol=tol, degenerate=False)
+
+    def theirs() -> np.ndarray:
+        return peer(on_arrays, k, which="LA", tol=tol)[0]  # pyright: ignore
+
+    def agree(ours: Eigenpairs, peer: np.ndarray) -> None:
+        for found in (ours.values, torch.as_tensor(peer[::-1].copy())):
+            torch.testing.assert_close(found, d.flip(0)[:k], rtol=0, atol=tol)
+
+    name = f"eigsh, {k} largest of n = {n}, crowded: (i / n)^3"
+    limit = f"{ours().applications} products, which cost next to nothing here"
+    yield Row(name, ours, {"scipy.sparse.linalg.eigsh": theirs}, agree, limit)
+
+
+def _laplacian() -> Iterator[Row]:
+    from scipy.sparse import eye_array
+    from scipy.sparse.linalg import eigsh as peer
+
+    n, k = 3000, 6
+    steps: Any = eye_array(n - 1, n, k=1) - eye_array(n - 1, n)
+    L = (steps.T @ steps).tocsc()
+    exact = 2 - 2 * torch.cos(torch.pi * torch.arange(k, dtype=torch.float64) / n)
+
+    def theirs() -> np.ndarray:
+        return peer(L, k, sigma=-1e-6)[0]  # pyright: ignore
+
+    def agree(ours: Eigenpairs, peer: np.ndarray) -> None:
+        for found in (ours.values, torch.as_tensor(peer)):
+            torch.testing.assert_close(found, exact, rtol=0, atol=1e-9)
+
+    yield Row(f"eigsh, {k} smallest of the Laplacian of a path of {n}",
+              lambda: eigsh(L, k, which="smallest"),
+              {"scipy.sparse.linalg.eigsh, given a good shift": theirs}, agree,
+              "ours finds the shift")  # fmt: skip
 
 
 def _eigsh_dense(device: torch.device) -> Iterator[Row]:

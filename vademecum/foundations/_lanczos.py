@@ -84,7 +84,7 @@ class KrylovBasis:
         if not beta < float("inf"):
             raise ValueError(f"op must return finite numbers, got a vector of norm {beta}")
         if beta > 10 * torch.finfo(z.dtype).eps * _length(h):  # A v has the norm of h and beta
-            self.V[self.j] = z / beta
+            torch.div(z, beta, out=self.V[self.j])
         else:
             beta = 0.0
             self.refresh()
@@ -118,7 +118,7 @@ class KrylovBasis:
         norm = _length(z)
         for _ in range(2):
             c = basis.conj() @ z
-            z, before = torch.addmv(z, basis.T, c, alpha=-1), norm
+            z, before = z.addmv_(basis.T, c, alpha=-1), norm
             h += c
             norm = _length(z)
             if norm > before / 2:

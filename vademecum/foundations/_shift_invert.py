@@ -24,33 +24,33 @@ from vademecum.foundations._operator_functions import from_arrays, matrix_of
 from vademecum.foundations._thick_restarts import Pairs, extreme_pairs, in_space
 from vademecum.foundations.operators import LinearOperator
 
-__all__ = ["by_inverse", "invertible", "patience"]
+__all__ = ["by_inverse", "factorisation"]
 
-_DENSE, _SPARSE = 3e11, 1e10  # multiplications: 6 s and 1 s on two cores (EPYC), and solutions
-
-
-def patience(op: LinearOperator, size: int) -> int:
-    """How many products, with a basis of that size, to try before a factorisation."""
-    A = matrix_of(op)
-    dense = isinstance(A, Tensor) and A.layout == torch.strided
-    return max(2 * size, 60) if dense else max(10 * size, 300)
+# Multiplications: at most, which take some 6 s and 1 s, and as many as take as long as one of the
+# products with the matrix (two cores, EPYC).
+_DENSE, _SPARSE = (3e11, 25), (1e10, 10)
 
 
-def invertible(op: LinearOperator) -> bool:
-    """Whether the matrix is at hand, and its factorisation takes seconds.
+def factorisation(op: LinearOperator, size: int) -> float:
+    """About how many steps of Lanczos a factorisation takes as long as; infinity if it is too long.
 
-    That of a sparse one takes at most as long as within the band that a good order makes of it.
+    That of a sparse matrix takes at most as long as within the band that a good order makes of it.
     """
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     A, n = matrix_of(op), op.shape[0]
-    if A is None or (isinstance(A, Tensor) and A.layout == torch.strided):
-        return A is not None and 4 / 3 * n**3 <= _DENSE
-    A = (_in_scipy(A) if isinstance(A, Tensor) else A).tocsr()
-    place = np.empty(n, int)
-    place[reverse_cuthill_mckee(A, symmetric_mode=True)] = np.arange(n)
-    rows, columns = A.nonzero()
-    return n * int(np.abs(place[rows] - place[columns]).max(initial=0)) ** 2 <= _SPARSE
+    if A is None:
+        return math.inf
+    if isinstance(A, Tensor) and A.layout == torch.strided:
+        work, entries, (most, faster) = 4 / 3 * n**3, n**2, _DENSE
+    else:
+        A = (_in_scipy(A) if isinstance(A, Tensor) else A).tocsr()
+        place = np.empty(n, int)
+        place[reverse_cuthill_mckee(A, symmetric_mode=True)] = np.arange(n)
+        rows, columns = A.nonzero()
+        band = int(np.abs(place[rows] - place[columns]).max(initial=0))
+        work, entries, (most, faster) = n * band**2, A.nnz, _SPARSE
+    return work / (entries + 2 * n * size) / faster if work <= most else math.inf
 
 
 def by_inverse(
@@ -76,11 +76,11 @@ def by_inverse(
     """
     k, spent, within, before = len(guess.values), 0, tol / 4, math.inf
     while not guess.settled(goal) and spent < limit:
-        reach = float((guess.values[-1] - guess.values[0]).abs())
-        offset = max(reach, float(guess.residuals.max()), goal)
+        offset = max(float((guess.values[-1] - guess.values[0]).abs()), goal)
         inverse, left = _inverse_beyond(op, sign, float(guess.values[0]), offset), limit - spent
         if offset < before / 4:  # by then a better shift may pay
-            left, before = min(left, max(5 * size, 150)), offset
+            steps = size + 1 + int(min(4 * size, 2 * factorisation(op, size)))
+            left, before = min(left, steps), offset
         basis = KrylovBasis(watch(inverse), size, generator, symmetry_tol=math.inf)
         found, _ = extreme_pairs(basis, k, "largest", within, degenerate, left.__le__)
         which = "smallest" if sign > 0 else "largest"

@@ -25,7 +25,7 @@ from torch import Tensor
 from vademecum.arguments import choice, number, whole
 from vademecum.foundations._lanczos import KrylovBasis
 from vademecum.foundations._probes import insist_on_symmetry, square_operator, watching
-from vademecum.foundations._shift_invert import by_inverse, invertible, patience
+from vademecum.foundations._shift_invert import by_inverse, factorisation
 from vademecum.foundations._thick_restarts import Pairs, extreme_pairs, in_space, rank
 from vademecum.foundations.operators import LinearOperator
 from vademecum.results import one_line
@@ -116,13 +116,12 @@ def eigsh(
     whole("max_iter", limit, low=1)
     if n <= size:
         return _dense(op, k, which, symmetry_tol)
-    tractable = cache(lambda: which != "magnitude" and invertible(op))
-    first = patience(op, size)
+    price = cache(lambda: factorisation(op, size) if which != "magnitude" else math.inf)
     with watching(limit, progress=progress) as watch:
         basis = KrylovBasis(watch(op), size, generator, symmetry_tol)
         found, goal = extreme_pairs(
             basis, k, which, tol, degenerate,
-            lambda used: used >= limit or (used >= first and tractable()),
+            lambda used: used >= limit or (used >= 2 * size and used >= 2 * size + price()),
         )  # fmt: skip
         applications = basis.applications
         if applications < limit and not found.settled(goal):

@@ -20,6 +20,8 @@ for it: there the scores are made, some at a time, unless gradients would have t
 claim `dense_hopfield_is_attention` checks step and energy.
 """
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -78,8 +80,9 @@ class DenseHopfield(nn.Module):
 
     def step(self, states: Float[Tensor, " *batch d"]) -> Float[Tensor, " *batch d"]:
         """One step of the dynamics."""
-        new, zero = self._attend(self._fitting(states))
-        if float(zero) != 0:
+        seen: list[Callable[[], bool]] = []
+        new = self._attend(self._fitting(states), seen)
+        if not seen[0]():
             floats("states", states)
         return new
 
@@ -117,7 +120,7 @@ class DenseHopfield(nn.Module):
         done = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)
         n_iter, path = done.long(), [x]
         for _ in range(max_iter):
-            new = torch.where(done[..., None], x, self._attend(x)[0])
+            new = torch.where(done[..., None], x, self._attend(x))
             n_iter = n_iter + ~done
             done = done | ((new - x).norm(dim=-1) <= tol * (1 + x.norm(dim=-1)))
             x = new
@@ -130,24 +133,23 @@ class DenseHopfield(nn.Module):
         end = Retrieval(x, n_iter, done, done.long(), kept, energies)
         return with_warning(end, max_iter)
 
-    def _attend(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """The states after a step, and a number that is 0 if those before were finite, else NaN.
-
-        It is asked for while a GPU is at work, and need not be waited for until all is done.
-        """
+    def _attend(self, states: Tensor, seen: list[Callable[[], bool]] | None = None) -> Tensor:
+        """The states after a step. `seen` gets what tells whether those before were finite."""
         x, p = states.reshape(-1, states.shape[-1]), self.patterns
         keeps = torch.is_grad_enabled() and (x.requires_grad or p.requires_grad)
         if keeps or not (x.is_cuda and x.dtype in (torch.float32, torch.float64)):
             q, p = x[None, None], p[None, None]
-            new = scaled_dot_product_attention(q, p, p, scale=self.beta)
-            return new.reshape(states.shape), (0 * x.detach()).sum()
-        new, zero = [], None
-        for part in portions(len(x), each=2 * x.itemsize * len(p), memory=_PORTION):
-            scores = torch.addmm(p.new_empty(()), x[part], p.T, beta=0, alpha=self.beta)
-            zero = (0 * x).sum() if zero is None else zero
-            new.append(torch.softmax(scores, -1) @ p)
-        assert zero is not None
-        return (torch.cat(new) if len(new) > 1 else new[0]).reshape(states.shape), zero
+            new = [scaled_dot_product_attention(q, p, p, scale=self.beta)]
+            if seen is not None:
+                seen.append(_finite(x))
+        else:
+            new = []
+            for part in portions(len(x), each=2 * x.itemsize * len(p), memory=_PORTION):
+                scores = torch.addmm(p.new_empty(()), x[part], p.T, beta=0, alpha=self.beta)
+                if seen is not None and not seen:  # launched while the product is computed
+                    seen.append(_finite(x))
+                new.append(torch.softmax(scores, -1) @ p)
+        return (torch.cat(new) if len(new) > 1 else new[0]).reshape(states.shape)
 
     def _fitting(self, states: Tensor) -> Tensor:
         """States of the right shape and kind, whatever their numbers."""
@@ -159,3 +161,16 @@ class DenseHopfield(nn.Module):
 
     def _checked(self, states: Tensor) -> Tensor:
         return floats("states", self._fitting(states))
+
+
+def _finite(x: Tensor) -> Callable[[], bool]:
+    """What tells whether all numbers are finite, and waits for no later work of a GPU."""
+    zero = (0 * x.detach()).sum().to("cpu", non_blocking=True)
+    done = torch.cuda.current_stream(x.device).record_event() if x.is_cuda else None
+
+    def finite() -> bool:
+        if done is not None:
+            done.synchronize()
+        return float(zero) == 0
+
+    return finite
