@@ -93,6 +93,16 @@ def test_jvp_and_vjp_in_inputs():
     torch.testing.assert_close(vjp(net, x, u, wrt="x"), back)
 
 
+def test_one_product_takes_one_pass_forwards():
+    net, x, _ = make("residual")
+    calls = []
+    net.register_forward_hook(lambda *_: calls.append(1))
+    jvp(net, x, torch.ones(functional(net).size).double())
+    vjp(net, x, torch.ones(5, 3).double())
+    vjp(net, x, torch.ones(5, 3).double(), wrt="x")
+    assert len(calls) == 3
+
+
 def test_a_linear_model_has_no_curvature():
     x, y = torch.randn(3, 2), torch.zeros(3, 1)
     H = hessian(nn.Linear(2, 1), x, y, loss=lambda z, y: (z - y).sum())

@@ -50,6 +50,8 @@ __all__ = ["Jacobian", "jacobian", "pull"]
 class Jacobian(LinearOperator):
     """The Jacobian of a network as an operator: see `jacobian`.
 
+    With `graph` the outputs come with the graph that products need, in one pass for both.
+
     Attributes:
         output: What the network gives, whose entries in their order are the rows.
         variable: The parameters or inputs, whose entries in their order are the columns.
@@ -73,6 +75,7 @@ class Jacobian(LinearOperator):
         progress: bool = False,
         frozen: bool = True,
         output: Output = None,
+        graph: bool = False,
     ):
         if isinstance(x, DataLoader):
             raise ValueError("x must be data at hand, got a DataLoader: go from batch to batch")
@@ -82,10 +85,12 @@ class Jacobian(LinearOperator):
         if wrt == "theta" and not self._f.size:
             raise ValueError("model must have parameters to differentiate, got none")
         refuse_nan(x)
-        at = self._f.theta if wrt == "theta" else variable(x, wrt)
-        self.variable = floats("x" if at is x else f"x[{wrt!r}]", at)
-        with torch.no_grad():
-            self.output = differentiable_output(self._f(self._f.theta, x), graph=False)
+        self.variable = at = self._f.theta if wrt == "theta" else variable(x, wrt)
+        if wrt != "theta":
+            floats("x" if at is x else f"x[{wrt!r}]", at)
+        with torch.no_grad():  # products need a graph, blocks do not
+            output = self._graph[1].detach() if graph else self._f(self._f.theta, x)
+        self.output = differentiable_output(output, graph=False)
         shape = (self.output.numel(), at.numel())
         super().__init__(shape, self._push, self._pull, dtype=at.dtype, device=at.device)
 

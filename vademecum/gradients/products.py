@@ -24,7 +24,7 @@ from vademecum.arguments import floats
 from vademecum.foundations.operators import LinearOperator
 from vademecum.gradients._constant_inputs import constant_inputs
 from vademecum.gradients._symmetry import insist_on_symmetry
-from vademecum.gradients.jacobian_operator import jacobian, pull
+from vademecum.gradients.jacobian_operator import Jacobian, pull
 from vademecum.gradients.loss_gradient import slope_at
 from vademecum.gradients.network_function import functional
 from vademecum.models import Loss, Output, mean_over_batches
@@ -63,7 +63,7 @@ def jvp(
         >>> jvp(nn.Linear(2, 1), torch.tensor([[10.0, 100.0]]), torch.tensor([1.0, 2.0, 3.0]))
         tensor([[213.]])
     """
-    J = jacobian(model, x, wrt=wrt, frozen=frozen, output=output)
+    J = Jacobian(model, x, wrt=wrt, frozen=frozen, output=output, graph=True)
     return (J @ _shaped("v", v, J.variable.shape).flatten()).view_as(J.output)
 
 
@@ -97,7 +97,7 @@ def vjp(
         >>> vjp(nn.Linear(2, 1), torch.tensor([[10.0, 100.0]]), torch.tensor([[2.0]]))
         tensor([ 20., 200.,   2.])
     """
-    J = jacobian(model, x, wrt=wrt, frozen=frozen, output=output)
+    J = Jacobian(model, x, wrt=wrt, frozen=frozen, output=output, graph=True)
     u = _shaped("u", u, J.output.shape).to(J.dtype)
     return (J.T @ u.flatten()).view_as(J.variable)
 
