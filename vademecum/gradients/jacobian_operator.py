@@ -10,7 +10,7 @@ J v = \nabla_u \langle v, J^T u \rangle,$$
 
 come from one graph that is kept: a backward pass for $J^T u$, a backward pass through that backward
 pass for $J v$ (it is linear in $u$, so its value does not matter). There are two passes forwards,
-one for the outputs and, before the first product, one for the graph.
+one for the outputs and, before the first product, one for the graph; `jvp` and `vjp` take one.
 
 Where examples do not influence each other, the Jacobian consists of one *block* for each, $k \times
 P$ for $k$ outputs: $k$ backward passes bring all examples' rows, in $\theta$ by a rule for each
@@ -89,8 +89,8 @@ class Jacobian(LinearOperator):
         if wrt != "theta":
             floats("x" if at is x else f"x[{wrt!r}]", at)
         with torch.no_grad():  # products need a graph, blocks do not
-            output = self._graph[1].detach() if graph else self._f(self._f.theta, x)
-        self.output = differentiable_output(output, graph=False)
+            found = self._graph[1].detach() if graph else self._f(self._f.theta, x)
+        self.output = differentiable_output(found, graph=False)
         shape = (self.output.numel(), at.numel())
         super().__init__(shape, self._push, self._pull, dtype=at.dtype, device=at.device)
 
