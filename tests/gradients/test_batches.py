@@ -9,7 +9,14 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from vademecum.foundations import eigsh
-from vademecum.gradients import gradient, hessian, hvp, jacobian
+from vademecum.gradients import (
+    gradient,
+    gradient_norms,
+    hessian,
+    hvp,
+    jacobian,
+    per_example_gradients,
+)
 from vademecum.models import batches, mlp
 from vademecum.testing.laws import changes, snapshot
 
@@ -135,3 +142,19 @@ def test_batches_of_data_at_hand_are_these():
     found = list(batches(LOADER, device=torch.device("cpu")))
     torch.testing.assert_close(torch.cat([x for x, _ in found]), X)
     assert F.one_hot(torch.cat([y for _, y in found])).sum() == 11
+
+
+@pytest.mark.parametrize("instrument", [per_example_gradients, gradient_norms])
+@pytest.mark.parametrize("name", LOADERS)
+def test_examples_come_in_the_order_of_the_loader(name, instrument):
+    make, x = LOADERS[name]
+    net = (mlp([3, 4, 2], nn.Tanh) if name in ("tensors", "stream") else Named()).double()
+    wanted = instrument(net, x, Y, loss=F.cross_entropy)
+    found = instrument(net, make(batch_size=4), loss=F.cross_entropy)
+    torch.testing.assert_close(found, wanted)
+    with pytest.raises(ValueError, match="y must be None where x is a DataLoader"):
+        instrument(net, make(batch_size=4), Y)
+    with pytest.raises(ValueError, match="y must be a tensor, got NoneType"):
+        instrument(net, x)
+    with pytest.raises(ValueError, match="x must hold batches, got an empty DataLoader"):
+        instrument(net, DataLoader(TensorDataset(X[:0], Y[:0])))

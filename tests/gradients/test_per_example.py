@@ -108,6 +108,26 @@ def test_a_loss_may_take_any_output(kind):
     torch.testing.assert_close(gradient_norms(net, x, y, loss=loss), wanted.norm(dim=1))
 
 
+class WithLoss(Several):
+    """Computes the mean of the losses itself, if it knows the classes."""
+
+    def forward(self, x, labels):  # pyright: ignore[reportIncompatibleMethodOverride]
+        result = super().forward(x)
+        return result | {"loss": F.cross_entropy(result["scores"], labels)}
+
+
+def test_a_model_may_know_its_loss():
+    net, x, y = WithLoss().double(), torch.randn(5, 5).double(), torch.arange(5) % 3
+
+    def loss(result, _):
+        return result["loss"]
+
+    data, at = {"x": x, "labels": y}, torch.zeros(5)
+    wanted = loop(net, data, at, loss)
+    torch.testing.assert_close(per_example_gradients(net, data, at, loss=loss), wanted)
+    torch.testing.assert_close(gradient_norms(net, data, at, loss=loss), wanted.norm(dim=1))
+
+
 def test_frozen_parameters_are_left_out_on_request():
     net, x, y = make("residual")
     whole = functional(net).unravel(per_example_gradients(net, x, y, loss=F.cross_entropy))
@@ -204,7 +224,7 @@ ERRORS = [
     ((Argmax(3, 2), CE, X, Y), "outputs of model must be floating point, got torch.int64"),
     ((AcrossExamples(3, 2), CE, X, Y), "model must treat examples independently"),
     ((Pooled(3, 2), CE, X, Y), r"one output for each of 3 examples, got shape \(\)"),
-    ((nn.LSTM(3, 2), CE, X, Y), "model must give one output for each of 3 examples"),
+    ((nn.LSTM(3, 2), CE, X, Y), "model must treat examples independently"),
     ((Pair(3, 2), None, X, Y), "model must give a tensor, got tuple: say which entry"),
     ((NET, CE, X[:0], Y[:0]), "x must not be empty"),
     ((NET, CE, X, Y[:2]), "x and y must have equally many examples"),

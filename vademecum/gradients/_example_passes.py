@@ -18,9 +18,10 @@ from torch.utils.data import default_collate
 from vademecum.arguments import whole
 from vademecum.gradients._independent_rows import portions_of, record, study
 from vademecum.gradients._recorded_pass import LayerCall, Pass
-from vademecum.gradients.network_function import Functional
+from vademecum.gradients.network_function import Functional, functional
 from vademecum.models import (
     Loss,
+    batches,
     cannot_be_mapped,
     count_examples,
     differentiable_output,
@@ -31,7 +32,9 @@ from vademecum.models import (
 )
 from vademecum.progress import ticking
 
-__all__ = ["example_loss", "fill", "mapped", "passes", "places", "summed"]
+__all__ = [
+    "example_loss", "fill", "mapped", "over_batches", "passes", "places", "summed", "targets_of",
+]  # fmt: skip
 
 _PORTION = 2**27  # bytes at a time for `torch.func`
 
@@ -96,6 +99,24 @@ def example_loss(y: Tensor, loss: Loss | None) -> Loss:
     """The loss that was given, or else the one for targets of this kind, which needs a tensor."""
     usual = loss_for(y, loss)
     return loss or (lambda z, y: usual(differentiable_output(z, graph=False), y))
+
+
+def targets_of(y: Any) -> Tensor:
+    """The targets, if they are a tensor."""
+    if not isinstance(y, Tensor):
+        raise ValueError(f"y must be a tensor, got {type(y).__name__}")
+    return y
+
+
+def over_batches(
+    instrument: Callable[[Any, Any], Tensor], model: nn.Module, x: Any, y: Any, *, progress: bool
+) -> Tensor:
+    """What an instrument gives for the examples of a loader, in its order."""
+    device = functional(model).device
+    parts = [instrument(*each) for each in batches(x, y, device=device, progress=progress)]
+    if not parts:
+        raise ValueError("x must hold batches, got an empty DataLoader")
+    return torch.cat(parts)
 
 
 def summed(loss: Loss) -> Loss:

@@ -123,14 +123,17 @@ def run(f: Functional, x: Any, *, shared: bool = False) -> Pass:
 
 
 def rows_of(result: Any, x: Any) -> Tensor:
-    """The differentiable tensors of an output, as one tensor with a row for each example."""
+    """The differentiable tensors of an output, as one tensor with a row for each example.
+
+    Such as have no rows (a loss that the network has computed itself) are left out.
+    """
     if isinstance(result, Tensor):
         return result
-    parts = [t for _, t in named_tensors(result) if t.requires_grad]
-    if not parts:
+    n, parts = count_examples(x), [t for _, t in named_tensors(result) if t.requires_grad]
+    rows = [t for t in parts if t.shape[:1] == (n,)] or parts[:1]
+    if not rows:
         return differentiable_output(result)  # which it is not
-    n = count_examples(x)
-    return torch.cat([differentiable_output(t, n).reshape(n, -1) for t in parts], 1)
+    return torch.cat([differentiable_output(t, n).reshape(n, -1) for t in rows], 1)
 
 
 def _owners(f: Functional) -> dict[nn.Module, dict[str, str]]:
@@ -153,6 +156,8 @@ def may_share(f: Functional) -> bool:
 def covered(done: Pass) -> Pass | None:
     """The pass with calls that the layers' rules tell the whole story of, or None."""
     n = len(done.output)
+    if any(t.requires_grad and t.shape[:1] != (n,) for _, t in named_tensors(done.result)):
+        return None
     leaves = {_key(p): name for name, p in done.parameters.items()}
     roots = {_key(q) for use in done.uses for q in use.tensors.values()} - leaves.keys()
     seen, uses = _walk(done.output, {*leaves, *roots})

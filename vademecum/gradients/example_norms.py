@@ -19,7 +19,7 @@ where the terms of $\sum_t$ cancel, a norm may be off by the root of the machine
 what it would be if they did not.
 """
 
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -27,9 +27,17 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from vademecum.arrays import portions
-from vademecum.gradients._example_passes import example_loss, mapped, passes, summed
+from vademecum.gradients._example_passes import (
+    example_loss,
+    mapped,
+    over_batches,
+    passes,
+    summed,
+    targets_of,
+)
 from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
 from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional, functional
@@ -43,7 +51,7 @@ _PORTION = 2**26  # bytes of gradients at a time
 def gradient_norms(
     model: nn.Module,
     x: Any,
-    y: Shaped[Tensor, " n ..."],
+    y: Shaped[Tensor, " n ..."] | None = None,
     *,
     loss: Loss | None = None,
     memory: int | None = None,
@@ -58,7 +66,8 @@ def gradient_norms(
     Args:
         model: Any module whose examples do not influence each other in evaluation mode.
         x: The inputs, a tensor or any structure of tensors (see `functional`), with the examples
-            along the first axis.
+            along the first axis; or a `DataLoader` of batches `(x, y)`, or of mappings with the
+            targets in "labels", for norms in its order.
         y: The targets, likewise.
         loss: A function of outputs and targets with one number for a batch of one example, whose
             reduction does not matter; by default the cross-entropy for integer targets and the mean
@@ -87,7 +96,12 @@ def gradient_norms(
         >>> gradient_norms(nn.Linear(2, 1, bias=False), x, y, loss=lambda z, y: z - y)
         tensor([5., 0.])
     """
-    f, loss = functional(model, frozen=frozen, output=output), example_loss(y, loss)
+    if isinstance(x, DataLoader):
+        each = partial(gradient_norms, model, loss=loss, memory=memory, frozen=frozen,
+                       output=output)  # fmt: skip
+        return over_batches(each, model, x, y, progress=progress)
+    f, y = functional(model, frozen=frozen, output=output), targets_of(y)
+    loss = example_loss(y, loss)
     squares = torch.empty(count_examples(x, y), dtype=_wide(f.dtype), device=f.device)
     for here, done, b in passes(f, loss, x, y, memory, progress=progress):
         if done is None:

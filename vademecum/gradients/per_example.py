@@ -9,14 +9,25 @@ layer's own rule needs, if there is one for all of them; else from `torch.func`,
 one example, mapped over all. The two agree up to rounding. That `memory` suffices is an estimate.
 """
 
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from vademecum.arrays import empty
-from vademecum.gradients._example_passes import example_loss, fill, mapped, passes, places, summed
+from vademecum.gradients._example_passes import (
+    example_loss,
+    fill,
+    mapped,
+    over_batches,
+    passes,
+    places,
+    summed,
+    targets_of,
+)
 from vademecum.gradients.network_function import functional
 from vademecum.models import Loss, Output, count_examples, map_tensors
 
@@ -26,7 +37,7 @@ __all__ = ["per_example_gradients"]
 def per_example_gradients(
     model: nn.Module,
     x: Any,
-    y: Shaped[Tensor, " n ..."],
+    y: Shaped[Tensor, " n ..."] | None = None,
     *,
     loss: Loss | None = None,
     memory: int | None = None,
@@ -41,7 +52,8 @@ def per_example_gradients(
     Args:
         model: Any module whose examples do not influence each other in evaluation mode.
         x: The inputs, a tensor or any structure of tensors (see `functional`), with the examples
-            along the first axis.
+            along the first axis; or a `DataLoader` of batches `(x, y)`, or of mappings with the
+            targets in "labels", for rows in its order.
         y: The targets, likewise.
         loss: A function of outputs and targets with one number for a batch of one example, whose
             reduction does not matter; by default the cross-entropy for integer targets and the mean
@@ -70,8 +82,12 @@ def per_example_gradients(
         >>> per_example_gradients(model, x, y, loss=lambda z, y: z - y)
         tensor([[1., 2.], [3., 4.]])
     """
-    f, loss = functional(model, frozen=frozen, output=output), example_loss(y, loss)
-    n = count_examples(x, y)
+    if isinstance(x, DataLoader):
+        each = partial(per_example_gradients, model, loss=loss, memory=memory, frozen=frozen,
+                       output=output)  # fmt: skip
+        return over_batches(each, model, x, y, progress=progress)
+    f, y = functional(model, frozen=frozen, output=output), targets_of(y)
+    loss, n = example_loss(y, loss), count_examples(x, y)
     gradients = empty(n, f.size, dtype=f.dtype, device=f.device)
     for here, done, b in passes(f, loss, x, y, memory, progress=progress):
         if done is not None:
