@@ -25,9 +25,13 @@ class Rule(NamedTuple):
 
 
 LINEAR = Rule(products.linear, gram.of_linear)
+"""z = W a + c."""
 TRANSPOSED = Rule(products.transposed, gram.of_transposed)
+"""z = W^T a + c."""
 EMBEDDING = Rule(products.embedding, gram.of_embedding)
+"""z = W[a]."""
 COPY = Rule(products.copy)
+"""A tensor of which every example has a copy."""
 _CONVOLUTION = Rule(convolutions.convolution, gram.of_convolution, slice(3, None))
 _RULES: dict[type, Rule] = {
     nn.Linear: LINEAR,
