@@ -21,7 +21,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vademecum.gradients._recorded_pass import Pass, covered, may_share, rows_of, run
+from vademecum.gradients._layer_rules import EMBEDDING
+from vademecum.gradients._recorded_pass import (
+    Layer,
+    Pass,
+    covered,
+    layers_of,
+    rows_of,
+    run,
+)
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Entangled,
@@ -45,6 +53,7 @@ _MANY = 32  # examples at a time, up to which they pay for large ones, too
 class Plan(NamedTuple):
     """What is known of a network: whether rules cover it, bytes and outputs for one example."""
 
+    layers: list[Layer]
     covered: bool
     shared: bool  # with shared tensors
     saved: int
@@ -112,10 +121,12 @@ def _raised_here(error: Exception) -> bool:
 def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
     rows = [0, n // 2, n - 1]
     three = map_tensors(x, itemgetter(rows))
-    shared = wrt == "theta" and may_share(f)
-    plan = _studied(f, three, rows, wrt, shared=shared)
+    layers = layers_of(f) if wrt == "theta" else []
+    # Tensors that no layer holds, or rows of an embedding, all examples may have in common.
+    shared = any(layer.rule in (None, EMBEDDING) for layer in layers)
+    plan = _studied(f, layers, three, rows, wrt, shared=shared)
     if not plan.covered and wrt == "theta" and not shared:
-        plan = _studied(f, three, rows, wrt, shared=True)
+        plan = _studied(f, layers, three, rows, wrt, shared=True)
     if not plan.covered or n <= len(rows):  # or else the full pass tells
         plan = _in_other_company(f, plan, map_tensors(x, itemgetter(rows[:0:-1])), wrt)
     if not plan.covered:
@@ -129,10 +140,12 @@ def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
     return plan._replace(few=Pass({}, None, plan.few.output.detach(), calls, []))
 
 
-def _studied(f: Functional, x: Any, rows: list[int], wrt: str, *, shared: bool) -> Plan:
-    done, saved = _weighed(f, x, wrt, shared=shared)
+def _studied(
+    f: Functional, layers: list[Layer], x: Any, rows: list[int], wrt: str, *, shared: bool
+) -> Plan:
+    done, saved = _weighed(f, layers, x, wrt, shared=shared)
     output, shared = differentiable_output(done.output, len(rows)), bool(done.uses)
-    plan = Plan(False, shared, max(saved // len(rows), 1), output.shape[1:], rows, done)
+    plan = Plan(layers, False, shared, max(saved // len(rows), 1), output.shape[1:], rows, done)
     found = covered(done) if wrt == "theta" else None
     if found is None or not row_is_alone(output, [call.z for call in found.calls], 1):
         return plan
@@ -142,7 +155,7 @@ def _studied(f: Functional, x: Any, rows: list[int], wrt: str, *, shared: bool) 
 def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
     """Compare with the last two examples by themselves, in another order."""
     shared = plan.shared and plan.covered
-    done = run(f, two, shared=shared) if wrt == "theta" else _run_inputs(f, two)
+    done = run(f, plan.layers, two, shared=shared) if wrt == "theta" else _run_inputs(f, two)
     output = differentiable_output(done.output, 2)
     insist_on_same_outputs(output, plan.few.output[1:].flip(0), _dtypes(f))
     if not plan.covered:
@@ -178,11 +191,11 @@ def record(f: Functional, plan: Plan, x: Any, here: slice) -> Pass | None:
     n = here.stop - here.start
     if not plan.covered or n <= plan.shared:
         return None
-    done = covered(run(f, map_tensors(x, itemgetter(here)), shared=plan.shared))
+    done = covered(run(f, plan.layers, map_tensors(x, itemgetter(here)), shared=plan.shared))
     rows, few = plan.rows, plan.few
     if not any(here.start <= row < here.stop for row in rows):
         rows = [here.start, here.stop - 1][1 - plan.shared :]
-        few = covered(run(f, map_tensors(x, itemgetter(rows)), shared=plan.shared))
+        few = covered(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.shared))
     if done is None or few is None:
         return None
     if plan.shared and done.signature() != few.signature():  # some length is by chance that of n
@@ -194,7 +207,9 @@ def record(f: Functional, plan: Plan, x: Any, here: slice) -> Pass | None:
     return done if _same_inputs(f, done, row, few, there) else None
 
 
-def _weighed(f: Functional, x: Any, wrt: str, *, shared: bool) -> tuple[Pass, int]:
+def _weighed(
+    f: Functional, layers: list[Layer], x: Any, wrt: str, *, shared: bool
+) -> tuple[Pass, int]:
     """A pass, and the bytes that autograd keeps for going back, without those of parameters."""
     kept: dict[int, int] = {}
 
@@ -204,7 +219,7 @@ def _weighed(f: Functional, x: Any, wrt: str, *, shared: bool) -> tuple[Pass, in
         return t
 
     with torch.autograd.graph.saved_tensors_hooks(weigh, lambda t: t):
-        done = run(f, x, shared=shared) if wrt == "theta" else _run_inputs(f, x)
+        done = run(f, layers, x, shared=shared) if wrt == "theta" else _run_inputs(f, x)
     own = {p.untyped_storage().data_ptr() for p in f.parameters.values()}
     return done, sum(size for place, size in kept.items() if place not in own)
 

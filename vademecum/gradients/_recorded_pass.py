@@ -33,12 +33,20 @@ from vademecum.models import (
     warn_of_slow_path,
 )
 
-__all__ = ["LayerCall", "Pass", "covered", "may_share", "rows_of", "run"]
+__all__ = ["Layer", "LayerCall", "Pass", "covered", "layers_of", "rows_of", "run"]
 
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",
 )  # fmt: skip
 Key = tuple[Node, int]
+
+
+class Layer(NamedTuple):
+    """A submodule with parameters, its rule if it has one, and how the model calls these."""
+
+    module: nn.Module
+    rule: Rule | None
+    names: dict[str, str]
 
 
 class LayerCall(NamedTuple):
@@ -90,32 +98,29 @@ def _stacked(each: list[Tensor | None]) -> Tensor | None:
     return None if len(some) < len(each) else some[0][None] if len(some) == 1 else torch.stack(some)
 
 
-def run(f: Functional, x: Any, *, shared: bool = False) -> Pass:
+def run(f: Functional, layers: list[Layer], x: Any, *, shared: bool = False) -> Pass:
     """A forward pass that records the calls of layers, and `shared` tensors without a layer."""
-    if not f.size:
-        raise ValueError("model must have parameters to differentiate, got none")
     parameters = {name: p.detach().requires_grad_() for name, p in f.parameters.items()}
     calls: list[LayerCall] = []
 
     def note(rule: Rule, names: dict[str, str], module: Any, args: Any, z: Any) -> None:
         a = args[0] if args else None
         if isinstance(a, Tensor) and a.ndim and z.requires_grad:
-            place, lengths = get_gradient_edge(z), (len(a), len(z))
+            place, lengths = get_gradient_edge(z), (a.shape[0], z.shape[0] if z.ndim else 0)
             calls.append(LayerCall(rule, module, names, a, a._version, place, lengths))
 
     known = [*parameters.values(), *f.model.parameters()] if shared else []
     tensors = SharedTensors(count_examples(x) if shared else 0, known)
     with ExitStack() as stack, torch.enable_grad():
-        for module, names in _owners(f).items():
-            rule = rule_for(module)
+        for module, rule, names in layers:
             if rule is None:
                 continue
-            # First, since other hooks may change the output.
-            hook = module.register_forward_hook(partial(note, rule, names), prepend=True)
-            stack.callback(hook.remove)
             if shared:  # then what the layer does is none of its business
                 stack.callback(module.register_forward_pre_hook(tensors.pause).remove)
                 stack.callback(module.register_forward_hook(tensors.go_on, prepend=True).remove)
+            # First, since other hooks may change the output.
+            hook = module.register_forward_hook(partial(note, rule, names), prepend=True)
+            stack.callback(hook.remove)
         if shared:
             stack.enter_context(tensors)
         result = f.call(parameters, x)
@@ -136,21 +141,19 @@ def rows_of(result: Any, x: Any) -> Tensor:
     return torch.cat([differentiable_output(t, n).reshape(n, -1) for t in rows], 1)
 
 
-def _owners(f: Functional) -> dict[nn.Module, dict[str, str]]:
-    """The submodules with parameters of their own, and how the model calls these."""
+def layers_of(f: Functional) -> list[Layer]:
+    """The submodules with parameters of their own, their rules, and how the model calls these."""
+    if not f.size:
+        raise ValueError("model must have parameters to differentiate, got none")
     names = {id(p): name for name, p in f.parameters.items()}
-    owned = {
-        module: {
+    found = []
+    for module in f.model.modules():
+        own = {
             own: names[id(p)] for own, p in module.named_parameters(recurse=False) if id(p) in names
         }
-        for module in f.model.modules()
-    }
-    return {module: own for module, own in owned.items() if own}
-
-
-def may_share(f: Functional) -> bool:
-    """Whether examples may share tensors: such as no layer holds, or rows of an embedding."""
-    return any(rule_for(module) in (None, EMBEDDING) for module in _owners(f))
+        if own:
+            found.append(Layer(module, rule_for(module), own))
+    return found
 
 
 def covered(done: Pass) -> Pass | None:
