@@ -14,6 +14,7 @@ Some code depends on the batch only if it is large, or has a certain example in 
 portion of the examples, a row of the full pass is compared with that of a pass of few examples.
 """
 
+import traceback
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -102,7 +103,7 @@ def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Pla
     try:
         return _plan(f, x, n, wrt)
     except (RuntimeError, IndexError, AssertionError, ValueError) as error:
-        if out_of_memory(error) or _raised_here(error):
+        if out_of_memory(error) or not _in_the_model(error):
             raise
         with torch.no_grad():
             f(f.theta, x)  # which may fail as well, and for a better reason
@@ -110,12 +111,11 @@ def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Pla
         raise Entangled(f"model must take any number of examples: {reason}") from error
 
 
-def _raised_here(error: Exception) -> bool:
-    """Whether this library says so, and not the model."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return at is not None and at.tb_frame.f_globals["__name__"].startswith("vademecum.")
+def _in_the_model(error: Exception) -> bool:
+    """Whether an error came while the model ran: what is wrong with it is said elsewhere."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    places = {(frame.f_globals.get("__name__"), frame.f_code.co_name) for frame in frames}
+    return (Functional.__module__, Functional.call.__name__) in places
 
 
 def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
