@@ -105,6 +105,23 @@ def test_arguments_of_a_call(x, args, kwargs):
     assert type(named) is dict
 
 
+class Fixed(OrderedDict):
+    """A mapping that takes items and forbids `update`, as outputs of transformers do."""
+
+    def update(self, *args, **kwargs):
+        raise TypeError("no update")
+
+
+def test_mappings_are_rebuilt_item_by_item():
+    x = Fixed()
+    x["a"], x["b"] = A, "word"
+    found = map_tensors(x, lambda t: t[:1])
+    assert type(found) is Fixed
+    assert found["b"] == "word"
+    assert torch.equal(found["a"], A[:1])
+    assert x["a"] is A
+
+
 def test_one_input_by_its_name():
     x: Any = UserDict(a=A, b=B)
     assert variable(x, "a") is A

@@ -107,7 +107,8 @@ def map_tensors(x: Any, select: Callable[[Tensor], Tensor]) -> Any:
         if type(x) is dict or not isinstance(x, MutableMapping):
             return made
         like: Any = copy(x)
-        like.update(made)
+        for k, v in made.items():  # not by `update`, which some kinds forbid
+            like[k] = v
         return like
     if isinstance(x, list):
         return [map_tensors(v, select) for v in x]
