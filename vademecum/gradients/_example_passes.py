@@ -17,6 +17,7 @@ from torch.utils.data import default_collate
 
 from vademecum.arguments import whole
 from vademecum.gradients._independent_rows import portions_of, record, study
+from vademecum.gradients._layer_rules import EMBEDDING
 from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional, functional
 from vademecum.models import (
@@ -155,8 +156,10 @@ def fill(done: Pass, found: list[Tensor | None], into: dict[str, Tensor]) -> Non
         into[name].zero_()
 
 
-def _size(into: dict[str, Tensor], layer: tuple[LayerCall, Any]) -> int:
-    return max((into[name].numel() for name in layer[0].names.values() if name in into), default=0)
+def _size(into: dict[str, Tensor], layer: tuple[LayerCall, Any]) -> tuple[int, bool]:
+    """How large a layer is; embeddings, which add to few rows, come after a head that is tied."""
+    sizes = [into[name].numel() for name in layer[0].names.values() if name in into]
+    return max(sizes, default=0), layer[0].rule is not EMBEDDING
 
 
 def places(f: Functional, flat: Float[Tensor, " *batch P"]) -> dict[str, Tensor]:
