@@ -36,7 +36,6 @@ def main() -> int:
                 start = time.perf_counter()
                 row = list(cells(case, names))
                 took = f"  {time.perf_counter() - start:.1f} s" if arguments.seconds else ""
-                if arguments.seconds: took += " " + " ".join(f"{c.instrument} {c.seconds:.1f}" for c in sorted(row, key=lambda c: -c.seconds)[:4])
                 print(_line(case.name, row, names) + took, flush=True)
                 found += row
     _reasons(found)
@@ -54,7 +53,8 @@ def _cases(library: str) -> list[Case]:
 
 
 def _heading(names: list[str]) -> None:
-    print("+ right, r refused as expected, R refused, W wrong, C crash, X changed, ~ slow path, ? no oracle\n")
+    print("+ right, ~ right by a slow path, . not asked, r refused as expected, R refused,")
+    print("W wrong, C crash, X changed, ? no oracle\n")
     columns = [*names, AFTERWARDS]
     for i, name in enumerate(columns):
         print(f"{'':44}{' |' * i}  {name}")

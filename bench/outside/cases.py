@@ -37,7 +37,7 @@ class Subject(NamedTuple):
     output: Any = None  # what instruments are told of the output
     read: Callable[[Any], Any] = lambda result: getattr(result, "logits", result)  # what that is
     wrt: str = "x"  # the input in which to differentiate: "x", a name, or "" for none
-    whole: bool = False  # whether the loss takes all that the model gives
+    whole: Any = ...  # what losses are told of the output, where they take all that there is
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,9 @@ def ask(case: Case, name: str, subject: Subject, oracle: Oracle) -> Cell:
 
 def _summary(changed: list[str]) -> str:
     """What changed, the same attribute of several modules once."""
-    kinds = Counter(re.sub(r"(attribute|buffer|parameter) (.*\.)?", r"\1 ", name) for name in changed)
+    kinds = Counter(
+        re.sub(r"(attribute|buffer|parameter) (.*\.)?", r"\1 ", name) for name in changed
+    )
     return ", ".join(f"{kind} ({n} times)" if n > 1 else kind for kind, n in kinds.items())
 
 
@@ -115,7 +117,7 @@ def _failure(case: Case, name: str, error: Exception) -> tuple[str, str]:
     if words is None and name in EXAMPLES and not case.separate:
         words = "example"
     if words is None and name == "tape":
-        words = "the tape"
+        words = "tape"
     expected = words is not None and re.search(words, str(error)) is not None
     return ("refused" if expected else "unexpected"), text
 

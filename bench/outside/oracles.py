@@ -11,7 +11,7 @@ which in double precision with $h = 10^{-5} / \|v\|$ are good to about nine digi
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bench.outside.cases import Case, Subject, call, one_of
+from bench.outside.cases import Case, call, one_of
 
 __all__ = ["Oracle"]
 
@@ -47,7 +47,7 @@ class Oracle:
 
     def loss(self, x: Any = None, y: Any = None) -> Tensor:
         """The loss as one number."""
-        z = self.result(x) if self.subject.whole else self.output_of(x)
+        z = self.output_of(x) if self.subject.whole is ... else self.result(x)
         return self.subject.loss(z, self.subject.y if y is None else y).sum()
 
     @cached_property
@@ -109,9 +109,7 @@ class Oracle:
     def _first(self) -> tuple[Tensor, ...]:
         with sdpa_kernel(SDPBackend.MATH):
             value = self.loss()
-            return torch.autograd.grad(
-                value, self.theta, create_graph=True, materialize_grads=True
-            )
+            return torch.autograd.grad(value, self.theta, create_graph=True, materialize_grads=True)
 
     def _difference(self, v: Tensor) -> Tensor:
         h, found = 1e-5 / float(v.norm()), []
@@ -133,7 +131,7 @@ class Oracle:
         return torch.cat([t.detach().to_dense().flatten().to(dtype) for t in tensors])
 
 
-def _pull(entry: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
+def _pull(entry: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
     if not entry.requires_grad:
         return tuple(torch.zeros_like(p) for p in leaves)
     return torch.autograd.grad(entry, leaves, retain_graph=True, materialize_grads=True)

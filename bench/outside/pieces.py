@@ -29,7 +29,7 @@ __all__ = ["PIECES"]
 
 
 def _affine(s: Subject, o: Oracle) -> Iterator[str]:
-    A, b = local_affine_map(s.model, s.x)
+    A, b = local_affine_map(s.model, s.x, output=s.output)
     n = len(s.x)
     rows = o.in_x.view(n, -1, n, s.x[0].numel())
     wanted = torch.stack([rows[i, :, i] for i in range(n)])
@@ -52,7 +52,7 @@ def _pattern(s: Subject, o: Oracle) -> Iterator[str]:
     a, b = s.x[:1], s.x[1:2]
     r = torch.tensor([0.0, 1e-13, 1e-3, 2e-3, 0.3, 1.0]).to(a).view(-1, *[1] * (a.ndim - 1))
     x = torch.lerp(a, b, r)
-    pattern, slopes = activation_pattern(s.model, x), _slopes(o, x)
+    pattern, slopes = activation_pattern(s.model, x, output=s.output), _slopes(o, x)
     if not torch.equal(pattern[0], pattern[1]):
         yield "the pattern changes within 1e-13"
     for i in range(len(x)):
@@ -72,7 +72,7 @@ def _found(s: Subject) -> Regions:
     radius = 0.1
     while True:
         try:
-            return linear_regions(s.model, _plane(s, radius), max_regions=100)
+            return linear_regions(s.model, _plane(s, radius), max_regions=100, output=s.output)
         except ValueError as error:
             if "max_regions" not in str(error) or radius < 1e-6:
                 raise
@@ -97,14 +97,16 @@ def _regions(s: Subject, o: Oracle) -> Iterator[str]:
 
 
 def _certified(s: Subject, o: Oracle) -> Iterator[str]:
-    found = certify_regions(s.model, _found(s), generator=torch.Generator().manual_seed(0))
+    found = certify_regions(
+        s.model, _found(s), generator=torch.Generator().manual_seed(0), output=s.output
+    )
     if not found.holds:
         yield f"{found}"
 
 
 def _along(s: Subject, o: Oracle) -> Iterator[str]:
     a, b = s.x[0], torch.lerp(s.x[0], s.x[1], 0.01)
-    found = regions_along(s.model, a, b)
+    found = regions_along(s.model, a, b, output=s.output)
     ends = torch.cat([found.breaks.new_zeros(1), found.breaks, found.breaks.new_ones(1)])
     if not bool((ends.diff() > 0).all()):
         yield "breaks do not increase"
@@ -112,8 +114,8 @@ def _along(s: Subject, o: Oracle) -> Iterator[str]:
     r = ((ends[:-1] + ends[1:]) / 2)[at]
     x = torch.stack([torch.lerp(a, b, float(each)) for each in r])
     value = o.output_of(x).detach().flatten(1)
-    yield complaint("value between breaks", found.maps[at, :, 0] + r[:, None] * found.maps[at, :, 1],
-                    value, s.x.dtype)  # fmt: skip
+    ours = found.maps[at, :, 0] + r[:, None] * found.maps[at, :, 1]
+    yield complaint("value between breaks", ours, value, s.x.dtype)
     u = torch.linspace(1, 2, value.shape[1], dtype=s.x.dtype)
     wanted = _slopes(o, x) @ (b - a).flatten()
     yield complaint("slope between breaks", found.maps[at, :, 1].to(u) @ u, wanted, s.x.dtype)
@@ -139,7 +141,7 @@ class _Rectifiers(TorchDispatchMode):
 
 
 def _dead(s: Subject, o: Oracle) -> Iterator[str]:
-    found = sum(int(layer.dead.sum()) for layer in dead_units(s.model, s.x))
+    found = sum(int(layer.dead.sum()) for layer in dead_units(s.model, s.x, output=s.output))
     with torch.no_grad(), _Rectifiers() as seen:
         o.model(s.x)
     if found != seen.dead:
@@ -147,9 +149,13 @@ def _dead(s: Subject, o: Oracle) -> Iterator[str]:
 
 
 def _split(s: Subject, o: Oracle) -> Iterator[str]:
-    g, h, _ = dc_split(s.model, s.x)
+    g, h, _ = dc_split(s.model, s.x, output=s.output)
     with torch.no_grad():
-        yield complaint("g - h", (g(s.x) - h(s.x)).flatten(1), o.output.flatten(1), s.x.dtype)
+        gap = float((g(s.x) - h(s.x) - o.output).abs().max())
+        size = s.x[0].numel() + sum(o.sizes)
+        allowed = 10 * size**0.5 * torch.finfo(s.x.dtype).eps * float(g(s.x).abs().max())
+        if gap > allowed:
+            yield f"g - h is off by {gap:.2g}, where {allowed:.2g} is the rounding of the parts"
         a, b = s.x, s.x.roll(1, 0)
         for name, part in (("g", g), ("h", h)):
             middle, mean = part((a + b) / 2), (part(a) + part(b)) / 2

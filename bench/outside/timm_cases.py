@@ -7,7 +7,7 @@ torchvision is not installed a stand-in takes its place while timm is imported.
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from functools import cache, partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -36,7 +36,7 @@ class _Empty(type):
 class _StandIn(ModuleType):
     """A module in which every name is an empty class."""
 
-    __path__: list[str] = []
+    __path__: MutableSequence[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

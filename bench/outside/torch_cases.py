@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune, rnn
-from torch.nn.utils import weight_norm as old_weight_norm
 from torch.nn.utils import spectral_norm as old_spectral_norm
+from torch.nn.utils import weight_norm as old_weight_norm
 
 from bench.outside.cases import Case, Subject
 
@@ -79,7 +79,9 @@ def _conv() -> nn.Sequential:
 
 
 def _normed(norm: Callable[..., nn.Module], **options: Any) -> nn.Module:
-    return nn.Sequential(norm(nn.Linear(D, 5), **options), nn.Tanh(), norm(nn.Linear(5, K), **options))
+    return nn.Sequential(
+        norm(nn.Linear(D, 5), **options), nn.Tanh(), norm(nn.Linear(5, K), **options)
+    )
 
 
 def _pruned() -> nn.Module:
@@ -119,17 +121,21 @@ def _transformer() -> Subject:
     return Subject(model, x, torch.randn(N, 3, D, dtype=DOUBLE), wrt="")
 
 
+def _numbers(z: Any) -> Tensor:
+    return z[0].data
+
+
 def _packed(direct: bool) -> Callable[[], Subject]:
     def make() -> Subject:
         layer = nn.LSTM(D, 5).to(DOUBLE)
         x = rnn.pack_sequence([torch.randn(n, D, dtype=DOUBLE) for n in (4, 3, 1)])
         return Subject(layer, x if direct else (x,), None, lambda z, y: z[0].data.square().sum(),
-                       output=lambda z: z[0].data, read=lambda z: z[0].data, wrt="", whole=True)  # fmt: skip
+                       output=_numbers, read=_numbers, wrt="", whole=None)  # fmt: skip
 
     return make
 
 
-def _padded(kind: type[nn.RNNBase]) -> Callable[[], Subject]:
+def _padded(kind: Callable[..., nn.Module]) -> Callable[[], Subject]:
     def make() -> Subject:
         x = (torch.randn(N, T, D, dtype=DOUBLE), torch.tensor([4, 2, 3]))
         return Subject(Packs(kind(D, 5, batch_first=True)).to(DOUBLE), x,
@@ -138,7 +144,7 @@ def _padded(kind: type[nn.RNNBase]) -> Callable[[], Subject]:
     return make
 
 
-def _recurrent(kind: type[nn.RNNBase], **options: Any) -> nn.Module:
+def _recurrent(kind: Callable[..., nn.Module], **options: Any) -> nn.Module:
     layer = kind(D, 5, batch_first=True, **options)
     return Pooled(layer, 10 if options.get("bidirectional") else 5, lambda z: z[0])
 
