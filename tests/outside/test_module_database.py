@@ -14,6 +14,7 @@ INSTRUMENTS = (
 )
 
 
+@pytest.mark.usefixtures("unchecked")  # type checkers draw random numbers
 @pytest.mark.parametrize("name", sorted(INFOS))
 def test_every_instrument_is_right_or_says_why_not(name):
     found = []

@@ -6,6 +6,7 @@ from bench.outside.matrix import INSTRUMENTS, cells
 from bench.outside.torch_cases import CASES
 
 
+@pytest.mark.usefixtures("unchecked")  # type checkers draw random numbers
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_instrument_is_right_or_says_why_not(case):
     found = list(cells(case, list(INSTRUMENTS)))
