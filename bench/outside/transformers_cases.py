@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.outside.cases import Case, Subject
+from bench.outside.cases import EXAMPLES, Case, Subject
 
 __all__ = ["cases"]
 
@@ -131,7 +131,8 @@ def cases() -> list[Case]:
              coarse=torch.float32),
         Case("bert of embeddings", _embedded),
         Case("bert, a loss of all it gives", _whole),
-        Case("bert, its own loss", _labelled),
+        Case("bert, its own loss", _labelled,  # which is one for all examples
+             refused=dict.fromkeys(EXAMPLES, "one output for each")),
         Case("distilbert", _classifies("DistilBertForSequenceClassification", vocab_size=V, dim=8,
                                        n_layers=2, n_heads=2, hidden_dim=12,
                                        max_position_embeddings=16)),
