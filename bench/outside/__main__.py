@@ -15,7 +15,7 @@ import torch
 from bench.outside.cases import Case
 from bench.outside.matrix import AFTERWARDS, INSTRUMENTS, Cell, cells
 
-LIBRARIES = ("torch", "transformers", "timm", "geometric")
+LIBRARIES = ("torch", "odd", "transformers", "timm", "geometric")
 SIGNS = {"right": "+", "refused": "r", "unexpected": "R", "wrong": "W", "crash": "C",
          "changed": "X", "oracle": "?"}  # fmt: skip
 
@@ -45,7 +45,7 @@ def main() -> int:
 def _cases(library: str) -> list[Case]:
     module = importlib.import_module(f"bench.outside.{library}_cases")
     try:
-        found = module.CASES if library == "torch" else module.cases()
+        found = module.CASES if hasattr(module, "CASES") else module.cases()
     except ModuleNotFoundError as error:
         print(f"{library}: {error.name} is not installed; `make outside` installs it")
         return []
