@@ -9,6 +9,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from tests.foundations.test_eigsh import planted
+from vademecum.foundations import _shift_invert
 from vademecum.foundations.extreme_eigenvalues import eigsh
 from vademecum.foundations.operators import LinearOperator, aslinearoperator
 
@@ -81,3 +82,38 @@ def test_what_is_nearly_symmetric_is_taken_on_request():
         torch.testing.assert_close(found.residuals, true, rtol=1e-6, atol=1e-12)
         symmetric = torch.linalg.eigvalsh((matrix + matrix.T) / 2).flip(0)[:3]
         assert (found.values - symmetric).abs().max() <= 1e-5 * float(symmetric[0])
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest", "magnitude"])
+@pytest.mark.parametrize("known", [True, False])
+def test_many_copies(known, which):
+    """Each of them is found in a run of its own, with what the runs before left out."""
+    copies = torch.full((10,), 39.0 if which != "smallest" else -39.0)
+    A = planted(torch.cat([copies, copies / 2, torch.rand(180)]).double())
+    op = A if known else LinearOperator(A.shape, lambda x: A @ x, dtype=A.dtype)
+    found = eigsh(op, 10, which=which)
+    assert found.converged
+    torch.testing.assert_close(found.values, copies.double(), rtol=0, atol=1e-11)
+    true = (A @ found.vectors - found.vectors * found.values).norm(dim=0)
+    assert (true <= found.residuals + 50 * torch.finfo(A.dtype).eps * 39).all()
+
+
+@pytest.mark.parametrize("max_iter", [None, 90, 200])
+def test_a_tolerance_below_the_asymmetry_is_not_met(max_iter, monkeypatch):
+    L, exact = laplacian(700, False)
+    made, solver = [], _shift_invert._solver
+    monkeypatch.setattr(_shift_invert, "_solver", lambda *a: made.append(a) or solver(*a))
+    noise = torch.randn(700, 700).double()
+    A = torch.as_tensor(L.toarray()) + 1e-6 * noise / torch.linalg.matrix_norm(noise, 2)
+    message = f"max_iter={max_iter} reached with" if max_iter else "rounding or asymmetry leaves"
+    with pytest.warns(ConvergenceWarning, match=f"{message} residual norms"):
+        found = eigsh(A, 5, which="smallest", symmetry_tol=1e-5, tol=1e-9, max_iter=max_iter)
+    assert not found.converged
+    assert len(made) <= 3
+    true = (A @ found.vectors - found.vectors * found.values).norm(dim=0)
+    torch.testing.assert_close(found.residuals, true, rtol=1e-6, atol=1e-12)
+    if max_iter is None:
+        assert true.max() <= 2e-6  # what the noise makes of it
+        torch.testing.assert_close(found.values, exact[:5], rtol=0, atol=2e-6)
+    else:
+        assert found.applications <= max_iter + 5  # k products for the residuals

@@ -95,7 +95,22 @@ def test_arrays_that_torch_does_not_take():
     fixed = A.copy()
     fixed.flags.writeable = False
     for array in (A[::-1], A[:, ::-1], A.T, fixed):
-        np.testing.assert_array_equal(aslinearoperator(array).dense().numpy(), array)
+        op = aslinearoperator(array)
+        np.testing.assert_array_equal(op.dense().numpy(), array)
+        np.testing.assert_array_equal(operator(op.dense().T).scipy() @ array, array.T @ array)
+    flip = scipy.sparse.linalg.LinearOperator(
+        (3, 3), matvec=lambda x: x[::-1], matmat=lambda x: x[::-1], dtype=float
+    )
+    np.testing.assert_array_equal(aslinearoperator(flip).dense(), np.eye(3)[::-1])
+
+
+def test_tensors_that_numpy_does_not_take():
+    A, x = torch.randn(4, 3).double(), torch.randn(3, dtype=torch.complex128).conj()
+    op = aslinearoperator(scipy.sparse.csr_array(A.numpy()))
+    torch.testing.assert_close(op @ x, A.to(x.dtype) @ x)
+    torch.testing.assert_close(op @ x.imag, A @ x.imag)  # a view that is a negative
+    found = operator(A) @ x.imag.numpy(force=True)
+    np.testing.assert_allclose(found, (A @ x.imag).numpy(force=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

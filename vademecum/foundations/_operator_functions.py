@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "as_array", "from_arrays", "matrix_of", "of_conjugates", "of_product", "of_sum", "on_arrays",
-    "scaled", "times",
+    "as_array", "as_tensor", "from_arrays", "matrix_of", "of_conjugates", "of_product", "of_sum",
+    "on_arrays", "scaled", "times",
 ]  # fmt: skip
 
 
@@ -50,18 +50,28 @@ def on_arrays(a: Any, x: np.ndarray, *, adjoint: bool = False) -> np.ndarray:
         >>> on_arrays(aslinearoperator(2 * torch.eye(2)), np.array([1, 2]))
         array([2., 4.], dtype=float32)
     """
-    block = torch.as_tensor(x, dtype=a.dtype, device=a.device)
-    return as_array((a.H if adjoint else a) @ block)
+    return as_array((a.H if adjoint else a) @ as_tensor(x, a.device).to(a.dtype))
 
 
 def as_array(x: Tensor) -> np.ndarray:
     """The numbers of a tensor, wherever they are."""
-    return x.detach().cpu().resolve_conj().numpy()
+    return x.numpy(force=True)
+
+
+def as_tensor(x: np.ndarray, device: torch.device | None = None) -> Tensor:
+    """The numbers of an array, copied if torch does not take them as they lie.
+
+    Example:
+        >>> as_tensor(np.arange(3)[::-1])
+        tensor([2, 1, 0])
+    """
+    fit = x.flags.writeable and min(x.strides, default=0) >= 0
+    return torch.as_tensor(x if fit else x.copy(), device=device)
 
 
 def from_arrays(product: Callable[[np.ndarray], Any], dtype: torch.dtype, x: Tensor) -> Tensor:
     """A product of arrays, on tensors."""
-    return torch.as_tensor(product(x.detach().resolve_conj().numpy())).to(dtype)
+    return as_tensor(np.asarray(product(as_array(x)))).to(dtype)
 
 
 def matrix_of(a: Any) -> Any:

@@ -75,18 +75,25 @@ def by_inverse(
         What was found, and the number of products.
     """
     k, spent, within, before = len(guess.values), 0, tol / 4, math.inf
-    while not guess.settled(goal) and spent < limit:
+    best, solved = guess, math.inf
+    while not guess.settled(goal) and limit - spent > 2 * k:  # fewer products give no k vectors
         offset = max(float((guess.values[-1] - guess.values[0]).abs()), goal)
-        inverse, left = _inverse_beyond(op, sign, float(guess.values[0]), offset), limit - spent
+        inverse, left = _inverse_beyond(op, sign, float(guess.values[0]), offset), limit - spent - k
         if offset < before / 4:  # by then a better shift may pay
             steps = size + 1 + int(min(4 * size, 2 * factorisation(op, size)))
             left, before = min(left, steps), offset
         basis = KrylovBasis(watch(inverse), size, generator, symmetry_tol=math.inf)
-        found, _ = extreme_pairs(basis, k, "largest", within, degenerate, left.__le__)
+        found, enough = extreme_pairs(basis, k, "largest", within, degenerate, left.__le__)
         which = "smallest" if sign > 0 else "largest"
         guess = in_space(watch(op), found.vectors, which, found.outcome)
         spent, within = spent + basis.applications + k, max(within / 10, 1e-14)
-    return guess, spent
+        worst = float(guess.residuals.max())
+        best = guess if guess.settled(goal) or worst <= float(best.residuals.max()) else best
+        if found.settled(enough):
+            if worst > solved / 2:  # no inverse will do better: rounding or asymmetry is left
+                break
+            solved = worst
+    return best, spent
 
 
 def _inverse_beyond(op: LinearOperator, sign: int, end: float, offset: float) -> LinearOperator:

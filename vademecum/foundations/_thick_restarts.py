@@ -70,11 +70,10 @@ def extreme_pairs(
     left_out = 0.0
     while True:
         theta, residuals, scale = _hunt(basis, k, room, which, sharp, over)
-        residuals = torch.hypot(residuals, residuals.new_tensor(left_out))
-        left_out = float(residuals.norm())
+        bounds, left_out = residuals + left_out, left_out + float(residuals.norm())
         outcome = _search(basis, theta, which, tol * scale, over) if degenerate else "none"
         if outcome != "more":
-            return Pairs(theta, basis.V[:k].T.clone(), residuals, outcome), tol * scale
+            return Pairs(theta, basis.V[:k].T.clone(), bounds, outcome), tol * scale
 
 
 def in_space(op: LinearOperator, X: Tensor, which: str, outcome: str) -> Pairs:

@@ -123,18 +123,19 @@ def eigsh(
             basis, k, which, tol, degenerate,
             lambda used: used >= limit or (used >= 2 * size and used >= 2 * size + price()),
         )  # fmt: skip
-        applications = basis.applications
-        if applications < limit and not found.settled(goal):
+        applications, settled = basis.applications, found.settled(goal)
+        left = 0 if settled else limit - applications
+        if symmetry_tol is not None or (left > 0 and found.outcome == "none"):
+            found = in_space(watch(op), found.vectors, which, found.outcome)
+            applications += k  # and what was bounded is known
+        if left > 0 and not found.settled(goal) and price() < math.inf:
             found, more = by_inverse(
                 op, found, 1 if which == "smallest" else -1, tol, goal, degenerate, size,
                 limit - applications, generator, watch,
             )  # fmt: skip
             applications += more
-        elif symmetry_tol is not None:
-            found = in_space(watch(op), found.vectors, which, found.outcome)
-            applications += k
     if not (converged := found.settled(goal)):
-        _warn(found, goal, limit)
+        _warn(found, goal, limit, applications)
     return Eigenpairs(*found[:3], applications, converged)
 
 
@@ -143,11 +144,13 @@ def _default_tol(op: LinearOperator, symmetry_tol: float | None) -> float:
     return max(torch.finfo(op.dtype).eps ** 0.5, finite)
 
 
-def _warn(found: Pairs, goal: float, limit: int) -> None:
-    message = f"max_iter={limit} reached with residual norms of up to"
-    message += f" {float(found.residuals.max()):.3g}, for a tolerance of {goal:.3g}"
+def _warn(found: Pairs, goal: float, limit: int, applications: int) -> None:
+    reached = limit - applications <= 2 * len(found.values)  # fewer do not begin anything new
+    message = f"max_iter={limit} reached with" if reached else "rounding or asymmetry leaves"
+    message += f" residual norms of up to {float(found.residuals.max()):.3g}"
+    message += f", for a tolerance of {goal:.3g}"
     message += ", and further copies may be hidden" if found.outcome == "unknown" else ""
-    message += "; a larger subspace converges faster"
+    message += "; a larger subspace converges faster" if reached else ""
     warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 

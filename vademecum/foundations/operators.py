@@ -26,6 +26,7 @@ from torch import Tensor
 from vademecum.arguments import floats, whole
 from vademecum.foundations._operator_functions import (
     as_array,
+    as_tensor,
     from_arrays,
     of_conjugates,
     of_product,
@@ -98,7 +99,7 @@ class LinearOperator:
     def __matmul__(self, other: Any) -> Any:
         """The image of a vector or of a block of vectors, or the product with an operator."""
         if isinstance(other, np.ndarray):
-            return as_array(self @ _tensor(other, self.device))
+            return as_array(self @ as_tensor(other, self.device))
         if isinstance(other, Tensor) and other.layout == torch.strided:
             if other.ndim == 1:
                 return self._apply(other[:, None])[:, 0]
@@ -110,7 +111,7 @@ class LinearOperator:
 
     def __rmatmul__(self, other: Any) -> Any:
         if isinstance(other, np.ndarray):
-            return as_array(_tensor(other, self.device) @ self)
+            return as_array(as_tensor(other, self.device) @ self)
         if isinstance(other, Tensor) and other.layout == torch.strided:
             return (self.T @ other.mT).mT if other.ndim > 1 else self.T @ other
         return aslinearoperator(other) @ self
@@ -227,7 +228,7 @@ def aslinearoperator(A: Any) -> LinearOperator:
     if isinstance(A, LinearOperator):
         return A
     if isinstance(A, np.ndarray):
-        A = _tensor(A)
+        A = as_tensor(A)
     if not isinstance(A, Tensor):
         return _from_scipy(A)
     if A.ndim != 2:
@@ -244,11 +245,6 @@ def aslinearoperator(A: Any) -> LinearOperator:
         dtype=A.dtype,
         device=A.device,
     )
-
-
-def _tensor(x: np.ndarray, device: torch.device | None = None) -> Tensor:
-    fit = x.flags.writeable and min(x.strides, default=0) >= 0  # torch takes no others
-    return torch.as_tensor(x if fit else x.copy(), device=device)
 
 
 def _from_scipy(A: Any) -> LinearOperator:
