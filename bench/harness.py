@@ -81,7 +81,9 @@ def _hint(error: DataNotFoundError | ModuleNotFoundError) -> str:
     package = (error.name or "").partition(".")[0]
     if package in ("", "bench", "vademecum"):
         raise error
-    return f"{package} was not found: pip install --no-deps -r bench/peers.txt"
+    outside = (Path(__file__).parent / "outside.txt").read_text()
+    file = "outside.txt" if f"\n{package}==" in outside else "peers.txt"
+    return f"{package} was not found: pip install --no-deps -r bench/{file}"
 
 
 def measure(row: Row, *, budget: float = 60.0) -> Result | Skipped:

@@ -123,7 +123,7 @@ class Torch(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         h = self.first(x, src_key_padding_mask=mask == 0).transpose(0, 1)
         causal = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
-        z, weights = self.across(h.sin(), h, h, attn_mask=causal)
+        z, weights = self.across(h.sin(), h, h, key_padding_mask=mask == 0, attn_mask=causal)
         return self.out((z.transpose(0, 1) + weights.sum(-1, keepdim=True)).mean(1))
 
 
