@@ -125,12 +125,16 @@ def _numbers(z: Any) -> Tensor:
     return z[0].data
 
 
+def _square(z: Any, y: Tensor) -> Tensor:
+    return z[0].data.square().sum()
+
+
 def _packed(direct: bool) -> Callable[[], Subject]:
     def make() -> Subject:
         layer = nn.LSTM(D, 5).to(DOUBLE)
         x = rnn.pack_sequence([torch.randn(n, D, dtype=DOUBLE) for n in (4, 3, 1)])
-        return Subject(layer, x if direct else (x,), None, lambda z, y: z[0].data.square().sum(),
-                       output=_numbers, read=_numbers, wrt="", whole=None)  # fmt: skip
+        return Subject(layer, x if direct else (x,), torch.zeros(3), _square, output=_numbers,
+                       read=_numbers, wrt="", whole=None)  # fmt: skip
 
     return make
 

@@ -132,7 +132,7 @@ def cases() -> list[Case]:
         Case("bert of embeddings", _embedded),
         Case("bert, a loss of all it gives", _whole),
         Case("bert, its own loss", _labelled,  # which is one for all examples
-             refused=dict.fromkeys(EXAMPLES, "one output for each")),
+             refused=dict.fromkeys(EXAMPLES, "must give")),
         Case("distilbert", _classifies("DistilBertForSequenceClassification", vocab_size=V, dim=8,
                                        n_layers=2, n_heads=2, hidden_dim=12,
                                        max_position_embeddings=16)),

@@ -30,7 +30,7 @@ def cases_of(name: str) -> Iterator[Case]:
     """A case for some of the inputs that torch tests a class with, as far as it gives numbers."""
     for info in INFOS[name]:
         many = len(_inputs(info))
-        for i in range(0, many, 1 + many // 8):
+        for i in range(0, many, 1 + many // 5):
             subject = _subject(info, i)
             z = _quietly(lambda: subject.read(call(subject.model.eval(), subject.x)))  # noqa: B023
             if isinstance(z, Tensor) and z.is_floating_point() and _finite(z):
