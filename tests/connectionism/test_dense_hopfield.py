@@ -1,10 +1,12 @@
 """The dense memory against attention written out, its energy, and its capacity."""
 
+from typing import Any
+
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from vademecum.connectionism.hopfield import HopfieldNetwork
+from vademecum.connectionism.hopfield import HopfieldNetwork, dense
 from vademecum.connectionism.hopfield.dense import DenseHopfield
 from vademecum.testing import check_part
 
@@ -12,10 +14,25 @@ from vademecum.testing import check_part
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_step_is_attention(dtype):
     p, x = torch.randn(50, 9, dtype=dtype), torch.randn(3, 7, 9, dtype=dtype)
-    dense = torch.softmax(0.7 * x @ p.T, -1) @ p
+    wanted = torch.softmax(0.7 * x @ p.T, -1) @ p
     memory = DenseHopfield(p, beta=0.7)
-    torch.testing.assert_close(memory.step(x), dense)
-    torch.testing.assert_close(memory.step(x[0, 0]), dense[0, 0])
+    torch.testing.assert_close(memory.step(x), wanted)
+    torch.testing.assert_close(memory.step(x[0, 0]), wanted[0, 0])
+
+
+@pytest.mark.parametrize("memory", [1, 8 * 50 * 2 * 4, 2**28])  # rows one by one, by four, all
+def test_a_step_by_scores_is_the_same(memory, monkeypatch):
+    monkeypatch.setattr(dense, "_PORTION", memory)
+    p, x = torch.randn(50, 9).double(), torch.randn(21, 9).double()
+    seen = []
+    new = dense._by_scores(x, p, 0.7, seen)
+    torch.testing.assert_close(new, DenseHopfield(p, beta=0.7).step(x))
+    torch.testing.assert_close(dense._by_scores(x, p, 0.7, None), new)
+    assert [ask() for ask in seen] == [True]
+    for bad in (torch.nan, torch.inf, -torch.inf):
+        x[20, 8], seen = bad, []
+        dense._by_scores(x, p, 0.7, seen)
+        assert [ask() for ask in seen] == [False]
 
 
 def test_energy_is_the_formula_and_falls():
@@ -102,6 +119,7 @@ def test_laws_of_parts(learnable):
 
 
 P = torch.ones(2, 3)
+LIST: Any = [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +131,9 @@ P = torch.ones(2, 3)
         (lambda: DenseHopfield(P, beta=float("nan")), "beta must be .* got nan"),
         (lambda: DenseHopfield(P)(torch.ones(2, 4)), "states must be 3 wide"),
         (lambda: DenseHopfield(P)(P * torch.nan), "states must be finite, got nan"),
+        (lambda: DenseHopfield(P).step(P * torch.nan), "states must be finite, got nan"),
+        (lambda: DenseHopfield(P).step(LIST), "states must be a tensor, got list"),
+        (lambda: DenseHopfield(1e30 * P)(1e30 * P), "<p, x> must be finite in torch.float32"),
         (lambda: DenseHopfield(P)(P.double()), "states must be torch.float32 on cpu"),
         (lambda: DenseHopfield(P).energy(torch.ones(0, 3)), "states must not be empty"),
         (lambda: DenseHopfield(P).retrieve(P, max_iter=0), "max_iter must be >= 1, got 0"),
@@ -132,3 +153,6 @@ def test_cuda_agrees():
     here, there = DenseHopfield(p), DenseHopfield(p).cuda()
     torch.testing.assert_close(there.step(x.cuda()).cpu(), here.step(x), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(there.energy(x.cuda()).cpu(), here.energy(x), rtol=1e-4, atol=1e-3)
+    x[299, 63] = torch.nan
+    with pytest.raises(ValueError, match=r"states must be finite, got nan at \(299, 63\)"):
+        there.step(x.cuda())

@@ -33,7 +33,8 @@ from vademecum.connectionism.hopfield.retrieval import Retrieval, with_warning
 
 __all__ = ["DenseHopfield"]
 
-_PORTION = 2**28  # bytes of scores on a GPU; on an H200 portions of half of it take a tenth longer
+# Bytes of scores, and of their exponentials; on an H200 portions of half of it take a tenth longer.
+_PORTION = 2**28
 
 
 class DenseHopfield(nn.Module):
@@ -122,14 +123,17 @@ class DenseHopfield(nn.Module):
         for _ in range(max_iter):
             new = torch.where(done[..., None], x, self._attend(x))
             n_iter = n_iter + ~done
-            done = done | ((new - x).norm(dim=-1) <= tol * (1 + x.norm(dim=-1)))
+            moved, size = (new - x).norm(dim=-1), x.norm(dim=-1)
+            done = done | ~(moved > tol * (1 + size))  # which NaN is not, either
             x = new
             if trajectory:
                 path.append(x)
             if done.all():
                 break
+        if not torch.isfinite(x).all():
+            raise ValueError(f"beta <p, x> must be finite in {x.dtype}, got others")
         kept = torch.stack(path) if trajectory else None
-        energies = None if kept is None else self.energy(kept)
+        energies = torch.stack([self.energy(each) for each in path]) if trajectory else None
         end = Retrieval(x, n_iter, done, done.long(), kept, energies)
         return with_warning(end, max_iter)
 
@@ -137,30 +141,40 @@ class DenseHopfield(nn.Module):
         """The states after a step. `seen` gets what tells whether those before were finite."""
         x, p = states.reshape(-1, states.shape[-1]), self.patterns
         keeps = torch.is_grad_enabled() and (x.requires_grad or p.requires_grad)
-        if keeps or not (x.is_cuda and x.dtype in (torch.float32, torch.float64)):
+        if not keeps and x.is_cuda and x.dtype in (torch.float32, torch.float64):
+            new = _by_scores(x, p, self.beta, seen)
+        else:
             q, p = x[None, None], p[None, None]
-            new = [scaled_dot_product_attention(q, p, p, scale=self.beta)]
+            new = scaled_dot_product_attention(q, p, p, scale=self.beta)
             if seen is not None:
                 seen.append(_finite(x))
-        else:
-            new = []
-            for part in portions(len(x), each=2 * x.itemsize * len(p), memory=_PORTION):
-                scores = torch.addmm(p.new_empty(()), x[part], p.T, beta=0, alpha=self.beta)
-                if seen is not None and not seen:  # launched while the product is computed
-                    seen.append(_finite(x))
-                new.append(torch.softmax(scores, -1) @ p)
-        return (torch.cat(new) if len(new) > 1 else new[0]).reshape(states.shape)
+        return new.reshape(states.shape)
 
     def _fitting(self, states: Tensor) -> Tensor:
         """States of the right shape and kind, whatever their numbers."""
         x, p = states, self.patterns
-        if not x.numel() or (*x.shape[-1:], x.dtype, x.device) != (p.shape[1], p.dtype, p.device):
+        if not (isinstance(x, Tensor) and x.numel()) or (*x.shape[-1:], x.dtype, x.device) != (
+            p.shape[1],
+            p.dtype,
+            p.device,
+        ):
             floats("states", x, width=p.shape[1])
             raise ValueError(f"states must be {p.dtype} on {p.device}, got {x.dtype} on {x.device}")
         return x
 
     def _checked(self, states: Tensor) -> Tensor:
         return floats("states", self._fitting(states))
+
+
+def _by_scores(x: Tensor, p: Tensor, beta: float, seen: list[Callable[[], bool]] | None) -> Tensor:
+    """The states after a step, from some scores at a time."""
+    new = []
+    for part in portions(len(x), each=2 * x.itemsize * len(p), memory=_PORTION):
+        scores = torch.addmm(p.new_empty(()), x[part], p.T, beta=0, alpha=beta)
+        if seen is not None and not seen:  # launched while the product is computed
+            seen.append(_finite(x))
+        new.append(torch.softmax(scores, -1) @ p)
+    return torch.cat(new) if len(new) > 1 else new[0]
 
 
 def _finite(x: Tensor) -> Callable[[], bool]:
