@@ -20,7 +20,7 @@ KINKS = (
     *("local_affine_map", "activation_pattern", "linear_regions", "certify_regions"),
     *("regions_along", "dead_units", "dc_split"),
 )
-EXAMPLES = ("per_example_gradients", "gradient_norms")
+EXAMPLES: tuple[str, ...] = ("per_example_gradients", "gradient_norms")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
     *("spectral_density", *EXAMPLES),
