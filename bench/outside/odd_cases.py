@@ -20,6 +20,8 @@ DOUBLE = torch.float64
 class Code(nn.Module):
     """Two dense layers with some code between them."""
 
+    calls: Tensor
+
     def __init__(self, between: Callable[["Code", Tensor], Tensor], *more: nn.Module):
         super().__init__()
         self.first, self.between, self.last = nn.Linear(D, D), between, nn.Linear(D, K)
