@@ -38,7 +38,7 @@ class Oracle:
 
     def result(self, x: Any = None) -> Any:
         """What the model gives, with a graph."""
-        with torch.enable_grad(), _quietly():
+        with torch.enable_grad(), _quietly(), torch.random.fork_rng(devices=[]):
             return call(self.model, self.subject.x if x is None else x)
 
     def output_of(self, x: Any = None) -> Tensor:
