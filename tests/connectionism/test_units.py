@@ -2,6 +2,7 @@
 
 import warnings
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_the_rule_in_any_unit(dtype, unit):
     options = {"shuffle": False, "tol": None, "max_iter": 6}
     for bias in (True, False):
         w, b, alpha = by_the_rule(x, y, 6, bias)
-        units = [Perceptron(fit_intercept=bias, **options)]
+        units: list[Any] = [Perceptron(fit_intercept=bias, **options)]
         if not bias:  # beside which kernel values of 1e-48 are lost
             units += [KernelPerceptron(kernel="linear", fit_intercept=False, **options)]
         with warnings.catch_warnings():

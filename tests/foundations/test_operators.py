@@ -98,9 +98,8 @@ def test_arrays_that_torch_does_not_take():
         op = aslinearoperator(array)
         np.testing.assert_array_equal(op.dense().numpy(), array)
         np.testing.assert_array_equal(operator(op.dense().T).scipy() @ array, array.T @ array)
-    flip = scipy.sparse.linalg.LinearOperator(
-        (3, 3), matvec=lambda x: x[::-1], matmat=lambda x: x[::-1], dtype=float
-    )
+    made: Any = scipy.sparse.linalg.LinearOperator
+    flip = made((3, 3), matvec=lambda x: x[::-1], matmat=lambda x: x[::-1], dtype=float)
     np.testing.assert_array_equal(aslinearoperator(flip).dense(), np.eye(3)[::-1])
 
 

@@ -234,12 +234,13 @@ def _proofs():
         x, y = torch.randn(s, n), torch.randint(2, (s,)) * 2 - 1
         found, at = separable(x, y, bias=bias), {"s": s, "n": n}
         lifted = y[:, None] * torch.cat([x, torch.ones(s, int(bias))], 1)
-        if found.separable:
-            margins = y * (x @ found.w + found.b) / found.w.norm()
+        w, b, weights = found.w, found.b, found.certificate
+        yield equals("whether there is a proof of one kind", weights is None, w is not None, **at)
+        if w is not None and b is not None:
+            margins = y * (x @ w + b) / w.norm()
             yield equals("margin of the hyperplane found", found.margin, margins.min(), **at)
             yield at_least("margins of the examples", margins, 1e-12, tol=0.0, **at)
-        else:
-            weights = found.certificate
+        if weights is not None:
             yield equals("sum of the weights in proof", weights.sum(), 1.0, **at)
             yield at_least("weights in proof", weights, 0.0, tol=0.0, **at)
             left = (weights @ lifted).norm()

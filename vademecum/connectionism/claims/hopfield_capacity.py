@@ -179,9 +179,20 @@ def hopfield_optimal_capacity(
     yield from _rules()
 
 
+def independent_without_one(s: int, n: int) -> Tensor:
+    """Random patterns that are linearly independent on all units but any one, so that it can learn.
+
+    Of four on twelve units one set in thirty is not, mostly since two differ in one unit only.
+    """
+    while True:
+        x = 2.0 * torch.randint(2, (s, n)) - 1
+        if (torch.linalg.matrix_rank(x * (1 - torch.eye(n))[:, None]) == s).all():
+            return x
+
+
 def _rules(n: int = 12, margin: float = 0.5):
     """The perceptron rule unit by unit, and the projection onto the span of the patterns."""
-    x, theta = 2.0 * torch.randint(2, (4, n)) - 1, torch.randint(-1, 2, (n,)) / 4
+    x, theta = independent_without_one(4, n), torch.randint(-1, 2, (n,)) / 4
     net = HopfieldNetwork(x, rule="perceptron", theta=theta, margin=margin)
     w = torch.zeros(n, n)
     for i in range(n):

@@ -196,8 +196,8 @@ def turing_b_type(
 
 def _annealed(n: int = 10):
     """Education of more switches than can all be tried, for what some of them can do."""
-    sources = torch.randint(n, (n, 2))
-    machine = TuringMachine(sources, torch.rand(n, 2) < 0.5)
+    sources, switches = torch.randint(n, (n, 2)), torch.rand(n, 2) < 0.5
+    machine = TuringMachine(sources, switches)
     x = all_bits(3).bool()
 
     def answers(switches: Tensor, steps: int = 3) -> Tensor:
@@ -209,10 +209,11 @@ def _annealed(n: int = 10):
         states[:, :3] = x
         return states[:, 3:]
 
-    wanted = answers(machine.switches)
+    wanted, outputs = answers(switches), list(range(3, n))
     for most in (256, 4096):
-        ends = {"inputs": [0, 1, 2], "outputs": list(range(3, n))}
-        found = machine.educate(x, wanted, **ends, steps=3, max_iter=most)
+        found = machine.educate(
+            x, wanted, inputs=[0, 1, 2], outputs=outputs, steps=3, max_iter=most
+        )
         wrong = int((answers(found.switches) != wanted).sum())
         yield equals("bits that annealing gets wrong", found.mismatches, wrong, most=most)
         yield equals("whether it ended by itself", found.converged, wrong == 0, most=most)
