@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 from vademecum.gradients.tape import Tape, draw_tape
 
 X, Y = (2, 3), (2, 3)
+LOWER = torch.ones(4, 4, dtype=torch.bool).tril()
 MODES: Any = ("forward", "reverse")
 PROGRAMS: Any = {
     "add": (lambda x, y: x + y, X, Y),
@@ -55,6 +57,12 @@ PROGRAMS: Any = {
                (5, 3), (4, 3), (4, 2)),
     "masked": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.3),
                (5, 3), (4, 3), (4, 2), (5, 4)),
+    "masked_by_truth": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, LOWER),
+                        (4, 3), (4, 3), (4, 2)),
+    "heads_masked_by_truth": (lambda x, w, b, o: F.multi_head_attention_forward(
+        x, x, x, 6, 2, w, b, None, None, False, 0.0, o, None, attn_mask=~LOWER,
+        key_padding_mask=(torch.arange(4) == 3).expand(2, 4))[0],
+        (4, 2, 6), (18, 6), (18,), (6, 6)),
     "sizes": (lambda x: x * x.dim() + x.size(1) * x.sum(x.dim() - 1, keepdim=True) / x.numel(), X),
     "divisions": (lambda x, y: torch.div(x, 2 + y.cos()) + x.div(3) + torch.true_divide(2, 3 + x)
                   + torch.divide(x, 4) + torch.ones(2, 3, dtype=x.dtype) / (3 + y.sin())
@@ -191,6 +199,8 @@ ERRORS = [
     (lambda: Tape(nn.BatchNorm1d(2), torch.ones(3, 2)), "batch_norm on the tape .* training"),
     (lambda: Tape(lambda x: nn.LSTM(2, 2, 2, dropout=0.5)(x)[0], torch.ones(3, 2)),
      "lstm on the tape must do without dropout, got 0.5"),
+    (lambda: Tape(lambda x: nn.GRU(2, 2)(PackedSequence(x, torch.tensor([2, 1])))[0].data,
+                  torch.ones(3, 2)), "gru on the tape must do without packed sequences"),
     (lambda: Tape(lambda x: nn.MultiheadAttention(2, 1, add_bias_kv=True)(x, x, x)[0],
                   torch.ones(3, 2)), "attention on the tape must do without bias_k"),
     (lambda: Tape(lambda x: x + ONE.double(), ONE), "must be torch.float32, got torch.float64"),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vademecum.arguments import choice
 
-__all__ = ["COMPOSITES", "linear", "plain"]
+__all__ = ["COMPOSITES", "added", "linear", "plain"]
 
 
 def _mean(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
@@ -166,7 +166,17 @@ def _attention(
     if is_causal:
         ahead = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype, device=scores.device)
         scores = scores + ahead.triu(1)
-    return torch.softmax(scores if attn_mask is None else scores + attn_mask, -1) @ value
+    if attn_mask is not None:
+        scores = scores + added(attn_mask, scores, hidden=False)
+    return torch.softmax(scores, -1) @ value
+
+
+def added(mask: Any, scores: Any, *, hidden: bool) -> Any:
+    """What a mask adds to scores: where it says `hidden`, if it is one of truth values, -inf."""
+    if mask.dtype != torch.bool:
+        return mask
+    zeros = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
+    return zeros.masked_fill(mask == hidden, -math.inf)
 
 
 def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:

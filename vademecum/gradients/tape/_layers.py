@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from vademecum.gradients.tape._composites import linear, plain
+from vademecum.gradients.tape._composites import added, linear, plain
 
 __all__ = ["LAYERS"]
 
@@ -70,7 +70,7 @@ def _multi_head_attention(
     )
     scores = (q @ k.mT) * q.shape[-1] ** -0.5
     for mask in _masks(attn_mask, key_padding_mask, num_heads):
-        scores = scores + mask
+        scores = scores + added(mask, scores, hidden=True)
     shares = scores.softmax(-1)
     out = linear((shares @ v).permute(2, 0, 1, 3).flatten(2), out_proj_weight, out_proj_bias)
     shares = shares.mean(1) if average_attn_weights else shares
@@ -120,6 +120,8 @@ def _recurrent(name: str, step: Callable[..., tuple[Any, ...]]) -> Callable[...,
         input: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float,
         train: bool, bidirectional: bool, batch_first: bool,
     ) -> tuple[Any, ...]:  # fmt: skip
+        if not isinstance(has_biases, bool):  # the arguments are those for packed sequences
+            raise ValueError(f"{name} on the tape must do without packed sequences")
         plain(name, dropout=train and dropout)
         x, ends = input.transpose(0, 1) if batch_first else input, []
         starts = list(zip(*hx, strict=True)) if isinstance(hx, list | tuple) else [(h,) for h in hx]
