@@ -87,6 +87,21 @@ def test_lines_within_rounding_are_one(model, few, many, scale):
         assert len(linear_regions(one, input_plane()).maps) == wanted
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1e-13, 1e-40])
+def test_each_threshold_has_a_tolerance_of_its_own(scale):
+    """Activations far below a threshold are not held against the distance from it."""
+    layer = nn.Linear(2, 6).double().requires_grad_(False)
+    plane = input_plane(low=(-3.0, -3.0), high=(3.0, 3.0))
+    for p in layer.parameters():
+        p.mul_(scale)
+    for few, many in ((nn.ReLU(), nn.ReLU6()), (nn.Softshrink(0.0), nn.Hardtanh(0.0, 1e9))):
+        wanted = linear_regions(nn.Sequential(layer, few), plane)
+        model = nn.Sequential(layer, many)
+        found = linear_regions(model, plane)
+        assert len(found.maps) == len(wanted.maps) > 6
+        assert certify_regions(model, found).strays == 0
+
+
 def test_of_equal_candidates_the_first_is_the_largest():
     model = maxout([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], [0.0] * 4)
     found = linear_regions(model, input_plane())
@@ -101,6 +116,6 @@ def test_each_line_cuts_once_however_small_the_cell():
     middle = torch.tensor([0.3, 0.7]).double()
     lines = torch.cat([-(slopes @ middle)[:, None], slopes], 1).T[None]
     cells = Cells((middle + 1e-9 * square)[None], torch.tensor([4]))
-    root = split_by_lines(cells, lines, 1e-12)[1]
+    root = split_by_lines(cells, lines[:, :, None], 1e-12)[1]
     assert len(root) in (6, 7)  # three lines through one point, up to rounding
     assert not root.any()

@@ -104,39 +104,42 @@ def cut(cells: Cells, v: Float[Tensor, " cells corners"]) -> tuple[Cells, Cells]
 
 def split_by_lines(
     cells: Cells,
-    lines: Float[Tensor, " cells columns units"],
+    lines: Float[Tensor, " cells columns groups units"],
     rounding: float,
 ) -> tuple[Cells, Int64[Tensor, " parts"]]:
     r"""Cut each cell by the zero sets of its affine functions.
 
     Args:
         cells: The cells.
-        lines: Coefficients $(a_0, a)$ of each cell's functions.
-        rounding: The tolerance $\tau$, relative to the largest value among a cell's functions.
+        lines: Coefficients $(a_0, a)$ of each cell's functions, in groups of like size.
+        rounding: The tolerance $\tau$, relative to the largest value of a cell's group.
 
     Returns:
         The parts, and for each the index of the cell that it is a part of.
     """
-    low, high = extremes(lines, cells.corners)
-    tau = rounding * torch.maximum(high, -low).amax(1)
-    cell, unit = ((low < -tau[:, None]) & (high > tau[:, None])).nonzero(as_tuple=True)
-    line, root = lines[cell, :, unit], torch.arange(len(tau), device=tau.device)
+    ends = extremes(lines.flatten(2), cells.corners)
+    low, high = (end.unflatten(1, lines.shape[2:]) for end in ends)
+    tau = rounding * torch.maximum(high, -low).amax(2)
+    crossed = (low < -tau[:, :, None]) & (high > tau[:, :, None])
+    cell, group, unit = crossed.nonzero(as_tuple=True)
+    line, tol = lines[cell, :, group, unit], tau[cell, group]
+    root = torch.arange(len(tau), device=tau.device)
     fresh = torch.ones_like(cell, dtype=torch.bool)
     while True:  # cut every cell that lines cross, by one of them
-        v, tol = evaluate(line, cells.corners[cell]), tau[root[cell]]
+        v = evaluate(line, cells.corners[cell])
         crossing = (fresh & (v.amin(1) < -tol) & (v.amax(1) > tol)).nonzero()[:, 0]
         if len(crossing) == 0:
             return cells, root
-        cell, line, v = cell[crossing], line[crossing], v[crossing]
+        cell, line, tol, v = cell[crossing], line[crossing], tol[crossing], v[crossing]
         first = _middle(cell, v, len(root))
         active = (first < len(cell)).nonzero()[:, 0]
         was, at_corners = root[active], v[first[active]]
-        at_corners = torch.where(at_corners.abs() <= tau[was, None], 0.0, at_corners)
+        at_corners = torch.where(at_corners.abs() <= tol[first[active], None], 0.0, at_corners)
         above, below = cut(cells.take(active), at_corners)
         cells = Cells.joined([cells.replaced(active, above), below])
         fresh = (first[cell] != torch.arange(len(cell), device=cell.device)).repeat(2)
         first[active] = torch.arange(len(root), len(root) + len(was), device=was.device)
-        cell, line = torch.cat([cell, first[cell]]), line.repeat(2, 1)
+        cell, line, tol = torch.cat([cell, first[cell]]), line.repeat(2, 1), tol.repeat(2)
         root = torch.cat([root, was])
 
 

@@ -9,8 +9,8 @@ and comes with the network's affine map on it.
 
 Cells go through in blocks, depth first, so that memory holds a few blocks and not all cells. The
 arithmetic is in double precision. An activation is taken to cross a threshold within a cell if it
-does so by more than $10^{-12}$ of the largest activation of that layer in the cell; parts thinner
-than that are not told apart.
+does so by more than $10^{-12}$ of the largest distance of that layer's activations from that
+threshold in the cell; parts thinner than that are not told apart.
 """
 
 from collections.abc import Iterator
@@ -102,12 +102,12 @@ def _divide(program: Program, block: _Block, most: int) -> Iterator[_Block]:
 
 
 def _lines(unit: Kinks, h: Tensor) -> Tensor:
-    """The functions whose zeros divide the cells: activations less thresholds, (cells, 1+m, k)."""
+    """Functions whose zeros divide the cells: activations less thresholds, (cells, 1+m, p, k)."""
     if unit.centred:
-        return h.reshape(*h.shape[:2], -1)
+        return h.reshape(*h.shape[:2], 1, -1)
     lines = []
     for threshold in unit.thresholds:
         shifted = h.clone()
         shifted[:, 0] -= threshold
         lines.append(shifted.reshape(*h.shape[:2], -1))
-    return torch.cat(lines, 2)
+    return torch.stack(lines, 2)
