@@ -1,8 +1,10 @@
 """A program that is kept sees everything that may happen to its model."""
 
 import gc
+import threading
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -60,16 +62,39 @@ def own_forward(model):
     vars(model[1])["forward"] = lambda x: -x
 
 
+def hook_of_all(model):
+    GLOBAL.append(
+        nn.modules.module.register_module_forward_hook(
+            lambda module, given, out: -out if module is model[0] else None
+        )
+    )
+
+
+def code_of_a_kind(model):
+    GLOBAL.append(patched := pytest.MonkeyPatch())
+    patched.setattr(nn.LeakyReLU, "forward", lambda self, x: -x)
+
+
 def tied(model):
     model[0].bias = None
 
 
+@pytest.fixture
+def undone():
+    yield
+    while GLOBAL:
+        change = GLOBAL.pop()
+        change.undo() if isinstance(change, pytest.MonkeyPatch) else change.remove()
+
+
+GLOBAL = []
 CHANGES = [
     data_in_place, step, data_replaced, parameter_replaced, option, layer_replaced,
-    layer_of_the_same_kind, hook, own_forward, tied,
+    layer_of_the_same_kind, hook, own_forward, tied, hook_of_all, code_of_a_kind,
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("undone")
 @pytest.mark.parametrize("change", CHANGES)
 def test_whatever_happens_to_the_model_is_seen(change):
     model = network()
@@ -110,6 +135,32 @@ def test_other_inputs_and_models_have_programs_of_their_own():
     assert program(foreign) is not program(foreign)
 
 
+@pytest.mark.parametrize("value", [torch.ones(3), torch.zeros(()), np.zeros(2), [], {1: 2}])
+def test_attributes_that_nobody_knows(value):
+    model = network()
+    found = local_affine_map(model, X)
+    model[0].note = value
+    assert program(model) is not program(model)
+    assert torch.equal(local_affine_map(model, X).A, found.A)
+
+
+def test_threads_read_one_model():
+    model = nn.Sequential(*network(), nn.BatchNorm1d(2).double())
+    wanted, found = local_affine_map(model, X).A, []
+
+    def work():
+        found.extend(local_affine_map(model, X).A for _ in range(10))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 40
+    assert all(torch.equal(A, wanted) for A in found)
+    assert all(m.training and "forward" not in vars(m) for m in model.modules())
+
+
 def test_no_model_is_kept_alive():
     model = network()
     program(model)
@@ -122,7 +173,7 @@ def test_no_model_is_kept_alive():
 def test_no_data_is_kept_alive():
     model = network()
     program(model)
-    gone = weakref.ref(model[0].weight.untyped_storage())
+    gone = weakref.ref(next(model.parameters()).untyped_storage())
     assert gone() is not None
     model.float()
     gc.collect()

@@ -89,6 +89,7 @@ AFFINE = {
     "assigned": (spread, (3,)),
     "assigned in place": (bumped, (3,)),
     "in place": (lambda x: (x * 1).add_(1).mul_(-2).sub_(C), (3,)),
+    "made by one step, changed by the next": (lambda x: F.conv1d(x, KERNEL).neg_(), (3, 4)),
     "halved": (lambda x: torch.div(x, C), (3,)),
     "by its size": (lambda x: x.view(x.size(0), -1) / math.sqrt(x.shape[-1]), (3, 2)),
     "by int": (lambda x: x[:, : int(x.shape[1] / 2)], (4,)),
@@ -201,6 +202,7 @@ def scripted(x):
     return x * 2.0
 
 
+LSTM, ATTENTION = nn.LSTM(3, 4).double(), nn.MultiheadAttention(3, 1).double()
 REFUSED = {
     "hardswish": (lambda x: F.hardswish(x), "piecewise linear, got hardswish in the model"),
     "softmax": (lambda x: x.softmax(1), "piecewise linear, got softmax in the model"),
@@ -210,6 +212,10 @@ REFUSED = {
     "branch": (branch, r"got bool in the model.*if x.abs\(\).sum\(\) > 1e9"),
     "item": (picked, "model must be traceable, got item in the model"),
     "jump": (lambda x: F.threshold(x, 0.2, 0.0), "must not jump, got 0.0 up to the threshold 0.2"),
+    "recurrent": (lambda x: LSTM(x)[0], "piecewise linear, got lstm in"),
+    "attention": (lambda x: ATTENTION(x, x, x)[0], "piecewise linear, got softmax in"),
+    "transposed": (lambda x: x.mT.relu().mT, r"first axis throughout, .* \(3, 2\) for 2 examples"),
+    "tiny": (lambda x: x.flip(0) * 1e-30, "are examples mixed"),
     "scripted": (scripted, "model must"),
     "chance": (lambda x: x + torch.rand(3), "another constant for each in add in the model"),
     "noise": (lambda x: x + torch.randn_like(x), "another constant for each in add"),

@@ -162,7 +162,7 @@ REFUSED = [
     (ByBatch(), "code must do the same for every batch"),
     (Several(), "must give a tensor that depends on its input, got tuple: say which part counts"),
     (Constant(), "must give a tensor that depends on its input, got Tensor"),
-    (Flat(), r"one example at a time, got a tensor of shape \(8,\) for 2 examples from view"),
+    (Flat(), r"first axis throughout, got a tensor of shape \(8,\) for 2 examples from view"),
     (Scripted(), "scripted"),
 ]
 
@@ -182,6 +182,30 @@ class Broken(nn.Module):
 def test_tracing_hides_no_lack_of_memory():
     with pytest.raises(torch.OutOfMemoryError):
         Trace(Broken(), A, B)
+
+
+class Transposed(nn.Module):
+    def forward(self, x):
+        torch.sin(x)  # on which nothing depends
+        return torch.tanh(x.mT).cos().mT
+
+
+def test_calls_are_asked_about_before_their_shapes():
+    asked = []
+
+    def check(call):
+        asked.append(call.name)
+        if call.name == "cos":
+            raise ValueError("no cosine")
+
+    with pytest.raises(ValueError, match="no cosine"):
+        Trace(Transposed(), A, B, check=check)
+    assert asked == ["mT", "tanh", "cos"]
+
+
+def test_the_first_call_that_moves_examples_is_named():
+    with pytest.raises(ValueError, match=r"of shape \(4, 2\) for 2 examples from mT in the model"):
+        Trace(Transposed(), A, B)
 
 
 def test_a_forward_of_an_instance_is_given_back():

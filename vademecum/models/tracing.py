@@ -12,6 +12,7 @@ same in both. Their examples should differ, or a value that left torch by a way 
 followed (a scripted function) and came back would pass for a constant.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,6 +34,8 @@ class Trace:
         a: A batch of inputs, as `call_arguments` takes them; it may be changed in place.
         b: Another, of another size.
         output: Which part of the output counts.
+        check: What to ask of each call that the output depends on, before anything else; it raises
+            an error for one that will not do.
 
     Attributes:
         sources: The tensors of the input.
@@ -51,7 +54,15 @@ class Trace:
         ["linear: submodule '0' (Linear)", "relu: submodule '1' (ReLU)"]
     """
 
-    def __init__(self, model: nn.Module, a: Any, b: Any, *, output: Output = None):
+    def __init__(
+        self,
+        model: nn.Module,
+        a: Any,
+        b: Any,
+        *,
+        output: Output = None,
+        check: Callable[[Call], None] | None = None,
+    ):
         tensors = [[tensor for _, tensor in named_tensors(x)] for x in (a, b)]
         self.sizes = tuple(len(each[0]) for each in tensors)
         stack, runs, self.outputs = [], [], []
@@ -69,37 +80,46 @@ class Trace:
                 + ("" if kind == "Tensor" else ": say which part counts with output=")
             )
         self.sources, self.result = runs[0].sources, first
-        self.calls = self._merged(runs[0].calls, runs[1].calls)
+        self.calls = self._needed(runs[0].calls)
+        if check is not None:
+            for call in self.calls:
+                check(call)
+        self._merge_calls(runs[0].calls, runs[1].calls)
 
-    def _merged(self, first: list[Call], second: list[Call]) -> list[Call]:
-        """The calls that matter, with what differs between the runs made to go with the batch."""
+    def _needed(self, calls: list[Call]) -> list[Call]:
+        """The calls that the output depends on, with what it does not depend on taken out."""
+        needed = {self.result.index}
+        for call in reversed(calls):
+            call.outputs = [v if v and v.index in needed else None for v in call.outputs]
+            if any(call.outputs):
+                needed.update(value.index for value in call.tensors)
+        return [call for call in calls if any(call.outputs)]
+
+    def _merge_calls(self, first: list[Call], second: list[Call]) -> None:
+        """Make what differs between the runs go with the batch, in the calls that matter."""
         if [call.name for call in first] != [call.name for call in second]:
             raise _different()
-        needed, calls, shapes = {self.result.index}, [], []
-        for call, other in zip(reversed(first), reversed(second), strict=True):
-            call.outputs = [v if v and v.index in needed else None for v in call.outputs]
+        for call, other in zip(first, second, strict=True):
             if not any(call.outputs):
                 continue
-            pairs = zip(call.outputs, other.outputs, strict=True)
-            shapes.append([(v.tensor.shape, w.tensor.shape) for v, w in pairs if v and w])
             try:
                 call.args = self._merge(call.args, other.args)
                 call.kwargs = self._merge(call.kwargs, other.kwargs)
             except _Unlike:
                 raise _different(f", got another constant for each in {call.place}") from None
-            needed.update(value.index for value in call.tensors)
-            calls.append(call)
-        for call, pairs in zip(reversed(calls), reversed(shapes), strict=True):
-            self._insist_on_rows(call, pairs)
-        return calls[::-1]
+            pairs = zip(call.outputs, other.outputs, strict=True)
+            self._insist_on_rows(
+                call, [(v.tensor.shape, w.tensor.shape) for v, w in pairs if v and w]
+            )
 
     def _insist_on_rows(self, call: Call, shapes: list[tuple[torch.Size, torch.Size]]) -> None:
         n, m = self.sizes
         for one, other in shapes:
             if one[:1] != (n,) or other[:1] != (m,) or one[1:] != other[1:]:
                 raise Entangled(
-                    "model must be a function of one example at a time, got a tensor of shape"
-                    f" {tuple(one)} for {n} examples from {call.place}"
+                    "model must be a function of one example at a time, with examples along the"
+                    f" first axis throughout, got a tensor of shape {tuple(one)} for {n} examples"
+                    f" from {call.place}"
                 )
 
     def _merge(self, one: Any, other: Any) -> Any:

@@ -8,6 +8,7 @@ model made of torch's own layers is kept for the next call (`_kept`).
 """
 
 import math
+from threading import RLock
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,7 @@ from vademecum.models import (
 __all__ = ["read_program"]
 
 _RULES = AFFINE | UNITS
+_READING = RLock()  # a model is changed while it is read, by one thread at a time
 
 
 def read_program(
@@ -64,7 +66,7 @@ def read_program(
     program = None if key is None else kept(model, key)
     if program is None:
         insist_on_place(model, name, like)
-        with torch.no_grad():
+        with _READING, torch.no_grad():
             program = _read(model, shape, like, copy=copy, own=key is not None, output=output)
         if key is not None:
             keep(model, key, program)
@@ -91,13 +93,23 @@ def _read(
 
 def _traced(model: nn.Module, probe: Tensor, output: Output) -> Trace:
     try:
-        return Trace(model, probe[:2].clone(), probe[2:].clone(), output=output)
+        a, b = probe[:2].clone(), probe[2:].clone()
+        return Trace(model, a, b, output=output, check=_insist_on_rule)
     except (RuntimeError, TypeError, IndexError) as error:
         if out_of_memory(error):
             raise
         message = str(error).partition("\n")[0]
         shape = tuple(probe.shape[1:])
         raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
+
+
+def _insist_on_rule(call: Call) -> None:
+    if call.name not in _RULES:
+        raise _not_piecewise(call)
+
+
+def _not_piecewise(call: Call) -> ValueError:
+    return ValueError(f"model must be piecewise linear, got {call.place}")
 
 
 def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
@@ -108,8 +120,10 @@ def _compare(program: Program, probe: Tensor, expected: Tensor) -> None:
         if out_of_memory(error):
             raise
         found = expected[:0]
-    size = expected.reshape(len(probe), -1).abs().amax(1)
-    close = torch.finfo(probe.dtype).eps ** 0.5 * (1 + size)
+    size, given = (t.reshape(len(probe), -1).abs().amax(1) for t in (expected, probe))
+    given = given.clamp(min=1)
+    usual = (size / given).amax() * given  # outputs may be small by chance, but not all of them
+    close = torch.finfo(probe.dtype).eps ** 0.5 * (size + usual.clamp(max=1))
     gap = found - expected if found.shape == expected.shape else torch.full_like(expected, math.inf)
     if not bool((gap.reshape(len(probe), -1).abs().amax(1) <= close).all()):
         raise Entangled(
@@ -144,15 +158,15 @@ class _Reader:
         for i, each in enumerate(maps):
             last = i == len(maps) - 1
             output = out.index if last else -1 - len(self.steps)
-            self._note_gap(call, each, h, out.tensor if last else None)
+            self._note_gap(call, each, h)
             h = [out.tensor if last else _made(each, h)]
             self.steps.append(Step(str(call), each, inputs, output))
             self.shapes[output] = tuple(h[0].shape[1:])
             inputs = (output,)
 
     def _maps(self, call: Call, out: Value) -> list[PiecewiseMap]:
-        rule, maps = _RULES.get(call.name), None
-        if rule is not None and all(v.tensor.is_floating_point() for v in (out, *call.tensors)):
+        rule, maps = _RULES[call.name], None
+        if all(v.tensor.is_floating_point() for v in (out, *call.tensors)):
             try:
                 maps = rule(call, out, *call.args, **call.kwargs)
             except ValueError as error:
@@ -160,13 +174,16 @@ class _Reader:
             except TypeError as error:
                 raise ValueError(f"{call.place} is not known in this form: {error}") from error
         if maps is None:
-            raise ValueError(f"model must be piecewise linear, got {call.place}")
+            raise _not_piecewise(call)
         return list(maps)
 
-    def _note_gap(self, call: Call, step: PiecewiseMap, h: list[Tensor], y: Tensor | None) -> None:
-        """How far the linear part of a step is from being linear, at exact halves."""
+    def _note_gap(self, call: Call, step: PiecewiseMap, h: list[Tensor]) -> None:
+        """How far the linear part of a step is from being linear, at exact halves.
+
+        Not held against what the model made, which it may have changed in place since.
+        """
         if isinstance(step, Affine) and step.transpose is None:
-            value = step.linear(*h) if y is None or step.offset is not None else y
+            value = step.linear(*h)
             gap = (step.linear(*(-t / 2 for t in h)) + value / 2).abs().max()
             allowed = torch.finfo(value.dtype).eps ** 0.75 * value.abs().max()
             self.gaps.append((call, gap - allowed))
@@ -176,7 +193,7 @@ class _Reader:
         gaps = torch.stack([gap for _, gap in self.gaps]).tolist() if self.gaps else []
         for (call, _), gap in zip(self.gaps, gaps, strict=True):
             if not gap <= 0:
-                raise ValueError(f"model must be piecewise linear, got {call.place}")
+                raise _not_piecewise(call)
 
 
 def _made(step: PiecewiseMap, h: list[Tensor]) -> Tensor:
