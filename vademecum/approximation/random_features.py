@@ -65,7 +65,7 @@ def fit_readout(
         fit = LinearRegression().fit(columns, y.reshape(len(y), -1))
     else:
         fit = RidgeRegression(alphas=alpha).fit(columns, y.reshape(len(y), -1))
-    return linear_with(fit.coef_, fit.intercept_)
+    return linear_with(fit.coef_, torch.as_tensor(fit.intercept_))
 
 
 @torch.no_grad()

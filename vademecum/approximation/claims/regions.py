@@ -64,9 +64,10 @@ hyperplane.foil(r"without the division by $\|w\|$", normalised=False)
 def relu_network(*widths: int) -> nn.Sequential:
     """A random ReLU network with biases."""
     model = mlp(widths)
-    for dense in list(model)[::2]:
-        nn.init.kaiming_normal_(dense.weight)
-        nn.init.normal_(dense.bias, std=0.3)
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            nn.init.kaiming_normal_(layer.weight)
+            nn.init.normal_(layer.bias, std=0.3)
     return model
 
 
