@@ -24,7 +24,7 @@ from vademecum.approximation.pwl import linear_with
 from vademecum.arguments import floats, number, whole
 from vademecum.linear.least_squares import LinearRegression
 from vademecum.linear.ridge import RidgeRegression
-from vademecum.models import evaluation
+from vademecum.models import ModelState
 from vademecum.randomness import source
 
 __all__ = ["fit_readout", "random_feature_fit"]
@@ -59,8 +59,7 @@ def fit_readout(
     x, y = floats("x", x), floats("y", y)
     if y.ndim not in (1, 2) or len(y) != len(x):
         raise ValueError(f"y must have {len(x)} rows, got shape {tuple(y.shape)}")
-    with evaluation(features):
-        columns = floats("features(x)", features(x.clone()), ndim=2)
+    columns = floats("features(x)", ModelState(features).run(features, x.clone()), ndim=2)
     if number("alpha", alpha, low=0, high=torch.finfo(x.dtype).max) == 0:
         fit = LinearRegression().fit(columns, y.reshape(len(y), -1))
     else:
