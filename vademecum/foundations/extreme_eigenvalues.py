@@ -46,7 +46,7 @@ class Eigenpairs(NamedTuple):
     vectors: Inexact[Tensor, " n k"]
     """The eigenvectors $x$, unit vectors, as columns."""
     residuals: Float[Tensor, " k"]
-    r"""The norms of $A x - \theta x$."""
+    r"""The norms of $A x - \theta x$; bounds of them where copies of eigenvalues were found."""
     applications: int
     """The number of vectors that the operator was applied to."""
     converged: bool
