@@ -63,6 +63,33 @@ def test_a_large_column_does_not_hide_the_others():
     assert RidgeRegression(alphas=1.0).fit(x[:4], y[:4]).score(x[:4], y[:4]) > 0.5
 
 
+@pytest.mark.parametrize("gap", [1e10, 0.0])
+def test_large_columns_that_nearly_agree_do_not_hide_the_others(gap):
+    rng = np.random.default_rng(0)  # as two times of a row, in nanoseconds
+    x = rng.normal(size=(2000, 5)) * [1e15, 1, 1, 1, 1]
+    x[:, 1] = x[:, 0] + gap * x[:, 1]
+    y = x[:, 2:] @ [1.0, 2.0, 3.0]
+    for alphas in (1.0, [1.0, 2.0]):
+        for selection in ("gcv", "loo"):
+            model = RidgeRegression(alphas=alphas, selection=selection)
+            assert model.fit(x, y).score(x, y) > 0.99999
+            assert model.fit(x, y, np.ones(2000)).score(x, y) > 0.99999
+    wide, y = rng.normal(size=(20, 30)), rng.normal(size=20)
+    wide[:, 0] *= 1e14
+    found = RidgeRegression(alphas=[1.0, 10.0]).fit(wide, y).coef_path_
+    for w, alpha in zip(found, (1.0, 10.0), strict=True):
+        np.testing.assert_allclose(w, exact_ridge(wide, y, alpha), atol=1e-9)
+
+
+def test_columns_that_agree_share_their_weight():
+    x, y = plain()
+    x = x[:, [0, 0, 1, 2]] * [1e6, 1e6, 1, 1]
+    for alphas in (1e-9, [1e-9, 1.0]):
+        w = RidgeRegression(alphas=alphas).fit(x, y).coef_
+        np.testing.assert_allclose(w[0], w[1], atol=1e-15 * 1e6 * np.abs(w).max())
+        assert np.abs(w[:2]).min() > 1e-7
+
+
 def test_a_penalty_is_nothing_to_large_data():
     x, y = plain()
     wanted = LinearRegression().fit(x, y).coef_

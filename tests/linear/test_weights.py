@@ -84,6 +84,71 @@ def test_fractions_are_those_of_scikit_learn(n, d, intercept):
             assert ours.intercept_ == pytest.approx(peer.intercept_, abs=1e-4)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("n", "d"), [(30, 4), (8, 12)])
+def test_a_part_is_left_out_of_what_is_weighted(n, d, intercept):
+    x, y, _ = data(n, d)
+    s = np.random.default_rng(1).uniform(0.1, 3, n)
+    wanted = []
+    for alpha in ALPHAS:
+        errors = []
+        for i in range(n):
+            less = s - np.minimum(s, 1) * (np.arange(n) == i)
+            peer = peers.Ridge(alpha=alpha, fit_intercept=intercept).fit(x, y, less)
+            errors.append(y[i] - peer.predict(x[i : i + 1])[0])
+        wanted.append(s @ np.square(errors) / s.sum())
+    model = RidgeRegression(alphas=ALPHAS, selection="loo", fit_intercept=intercept)
+    np.testing.assert_allclose(model.fit(x, y, s).scores_, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("selection", ["gcv", "loo"])
+@pytest.mark.parametrize(("n", "d"), [(30, 4), (8, 12)])
+def test_a_factor_of_small_weights_changes_nothing(n, d, selection):
+    x, y, _ = data(n, d)
+    s, alphas = np.random.default_rng(1).uniform(0.1, 1, n), np.logspace(-2, 3, 9)
+    first, second = (
+        RidgeRegression(alphas=c * alphas, selection=selection).fit(x, y, c * s) for c in (1, 1e-3)
+    )
+    np.testing.assert_allclose(first.scores_, second.scores_, rtol=1e-6)
+    np.testing.assert_allclose(first.coef_, second.coef_, rtol=1e-6, atol=1e-9)
+
+
+def test_equal_weights_leave_the_rank_as_it_is():
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(200, 3)) + 1000).astype(np.float32)
+    x[:, 2] = x[:, 0] * np.float32(0.1)  # up to rounding
+    y = rng.normal(size=200).astype(np.float32)
+    for s in (np.ones(200), np.full(200, 0.01)):
+        found = LinearRegression().fit(x, y, s)
+        wanted = LinearRegression().fit(x, y)
+        assert found.rank_ == wanted.rank_ == 2
+        np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-3)
+        found = RidgeRegression(alphas=1e-12).fit(x, y, s)
+        np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("factor", [1e-320, 1e-50, 1e40, 1e300])
+def test_weights_of_any_size(factor):
+    x, y, s = data(80, 4)
+    x, y = x.astype(np.float32), (y > np.median(y)).astype(int)
+    for kind in (LogisticRegression, SoftmaxRegression):
+        found, wanted = kind(tol=1e-9).fit(x, y, s * factor), kind(tol=1e-9).fit(x, y, s)
+        np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-3, atol=1e-5)
+
+
+def test_weights_are_not_rounded_to_half_precision(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        LogisticRegression, "_warn", lambda self, found, f: seen.append((f.s, found.theta))
+    )
+    x = torch.tensor([[0.0], [0.0], [1.0], [1.0]], dtype=torch.bfloat16)
+    s = torch.tensor([1.0, 257.0, 257.0, 1.0])
+    LogisticRegression(weight_decay=0.0, tol=1e-9).fit(x, torch.tensor([0, 1, 0, 1]), s)
+    ((weights, theta),) = seen
+    torch.testing.assert_close(weights, s / 257)
+    assert float(theta[1]) == pytest.approx(math.log(257), rel=1e-6)
+
+
 @pytest.mark.parametrize("weights", ["balanced", {0: 5.0}, {0: 0.5, 1: 2.0}])
 def test_class_weights_are_those_of_scikit_learn(weights):
     x, y, _ = data(80, 4)

@@ -82,6 +82,11 @@ class WeightedRows(NamedTuple):
     mean_y: Float[Tensor, " t"]
     weights: Float[Tensor, " m"]
 
+    @property
+    def offset(self) -> Float[Tensor, " d"]:
+        """The mean in the units of the rows: what they were far from zero by."""
+        return self.mean_x * self.weights.mean().sqrt()
+
 
 def weighted_rows(
     x: Float[Tensor, " n d"], y: Float[Tensor, " n t"], s: Float[Tensor, " n"], *, centre: bool

@@ -120,7 +120,8 @@ class AbstractLikelihoodClassifier(ClassifierMixin, BaseEstimator):
             if not ((targets == 0) | (targets == 1)).all():
                 raise ValueError("class_weight must be None where y are probabilities")
             s = class_weights(self.class_weight, classes, index, s)
-        return s.to(x.dtype)
+        s = s / s.max().clamp(min=torch.finfo(s.dtype).tiny)  # in the range of every dtype
+        return s.to(torch.promote_types(x.dtype, torch.float32))
 
     def _start(self, classes: Any, x: Any, k: int) -> Tensor:
         """Zero, or the weights of the last fit."""

@@ -18,9 +18,11 @@ penalties.
 
 The matrix products are those of the data's dtype while every $\alpha$ exceeds what its rounding can
 do to an eigenvalue, else of double precision. Where even then the scaled matrix has a condition
-above $\varepsilon^{-1/2}$, the examples themselves are decomposed
-(`vademecum.linear._row_space`); directions that are zero there up to rounding are left out, as in
-the limit $\alpha \to 0$.
+above $\varepsilon^{-1/2}$, the examples themselves are decomposed as
+$Z = U A N^\top$ (`vademecum.linear._row_space`), with columns scaled to unit norm if their norms
+differ by more than $\varepsilon^{-1/2}$; directions that are zero there up to rounding are left
+out, as in the limit $\alpha \to 0$. Then QR decompositions of $A$ above $\sqrt\alpha\, I$, scaled
+by $S$, take the place of Cholesky's.
 """
 
 import math
@@ -32,9 +34,17 @@ from torch import Tensor
 
 from vademecum.linear._gram import gram
 from vademecum.linear._moments import moments
-from vademecum.linear._row_space import row_space
+from vademecum.linear._row_space import Coordinates, coordinates
 
-__all__ = ["Factor", "Spectrum", "System", "factorised", "ridge_system", "spectrum_above"]
+__all__ = [
+    "Factor",
+    "Spectrum",
+    "System",
+    "factorised",
+    "ridge_path",
+    "ridge_system",
+    "ridge_weights",
+]
 
 
 class System(NamedTuple):
@@ -49,6 +59,7 @@ class System(NamedTuple):
     right: Tensor
     rows: Tensor | None  # of Z, if the equations are the dual ones
     weights: Tensor  # of the examples
+    offset: Tensor | None = None  # a mean that was subtracted before
 
     def lift(self, v: Tensor) -> Tensor:
         return v if self.rows is None else self.rows.T.double() @ v
@@ -88,6 +99,11 @@ class Factor(NamedTuple):
         scale = self.scale[:, None]
         return torch.cholesky_solve(right / scale, self.lower) / scale
 
+    def half(self) -> Tensor:
+        r"""The $L^{-1} S^{-1}$."""
+        eye = torch.eye(len(self.scale)).to(self.lower)
+        return torch.linalg.solve_triangular(self.lower, eye, upper=False) / self.scale
+
 
 def factorised(matrix: Tensor, alpha: Tensor) -> Factor | None:
     """The decomposition, scaled to a unit diagonal; None where rounding would show."""
@@ -122,22 +138,56 @@ class Spectrum(NamedTuple):
         return 1 / (1 + (alphas - self.least)[:, None] * self.kappas)
 
 
-def spectrum_above(system: System, least: Tensor) -> Spectrum:
-    """The decomposition for all penalties from `least` on."""
+def ridge_path(system: System, alphas: Tensor) -> tuple[Float[Tensor, " a d t"], Spectrum]:
+    """The weights at each penalty, and the decomposition for all of them."""
+    least = alphas.min()
     factor = factorised(system.matrix, least)
     if factor is None:
-        return _of_rows(system, least)
-    eye = torch.eye(len(factor.scale)).to(factor.lower)
-    half = torch.linalg.solve_triangular(factor.lower, eye, upper=False) / factor.scale
+        space = _coordinates(system)
+        return torch.stack([_penalised(space, a) for a in alphas]), _of_rows(space, least)
+    half = factor.half()
     kappas, q = torch.linalg.eigh(half @ half.T)
     basis = half.T @ q
-    return Spectrum(least, kappas, basis, basis.T @ system.right, system.rows is not None)
+    spectrum = Spectrum(least, kappas, basis, basis.T @ system.right, system.rows is not None)
+    return system.lift(basis @ spectrum.shrunk(alphas)), spectrum
 
 
-def _of_rows(system: System, least: Tensor) -> Spectrum:
+def ridge_weights(system: System, alpha: Tensor) -> Float[Tensor, " d t"]:
+    """The weights at one penalty."""
+    factor = factorised(system.matrix, alpha)
+    if factor is None:
+        return _penalised(_coordinates(system), alpha)
+    return system.lift(factor.solve(system.right))
+
+
+def _coordinates(system: System) -> Coordinates:
+    """Those of the examples, scaled where else rounding of large features would hide small ones."""
+    norms = torch.linalg.vector_norm(system.x.double() - system.mean_x, dim=0)
+    spread = norms.max() / norms[norms > 0].min() if norms.any() else 1.0
+    scale = norms if spread > torch.finfo(system.x.dtype).eps ** -0.5 else None
+    y = system.y - system.mean_y
+    return coordinates(system.x, system.mean_x, y, scale, system.offset)
+
+
+def _stacked(a: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of A above those of the penalty, with unit columns, and the norms these had."""
+    scale = (a.square().sum(0) + alpha).sqrt()
+    return torch.cat([a / scale, torch.diag(alpha.sqrt() / scale)]), scale
+
+
+def _penalised(space: Coordinates, alpha: Tensor) -> Float[Tensor, " d t"]:
+    rows, scale = _stacked(space.matrix, alpha)
+    q, r = torch.linalg.qr(rows)
+    right = q[: len(scale)].T @ space.images
+    c = torch.linalg.solve_triangular(r, right, upper=True) / scale[:, None]
+    return space.basis @ c
+
+
+def _of_rows(space: Coordinates, least: Tensor) -> Spectrum:
     """By a decomposition of the examples: where the least penalty is near their rounding."""
-    space = row_space(system.x, system.mean_x, system.y - system.mean_y)
-    kappas = 1 / (space.sigma.square() + least)
-    roots = kappas.sqrt()
-    right = (space.sigma * roots)[:, None] * space.images
-    return Spectrum(least, kappas, space.basis * roots, right, False)
+    rows, scale = _stacked(space.matrix, least)
+    half = Factor(scale, torch.linalg.qr(rows, mode="r").R.T).half()
+    _, roots, vh = torch.linalg.svd(half)
+    basis = vh.T * roots
+    right = (space.matrix @ basis).T @ space.images
+    return Spectrum(least, roots.square(), space.basis @ basis, right, False)

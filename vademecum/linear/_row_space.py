@@ -15,10 +15,13 @@ Computed in double precision by orthogonal transformations, so that $\sigma$ is 
 $\varepsilon\, \sigma_{\max}$; the square root of a Gram matrix's eigenvalue would not be.
 
 Least squares has the columns scaled to unit norm first where there are more examples than
-features, $Z = \tilde Z S$, so that no feature counts as zero for its unit: a column does if it is a
-constant up to rounding, $\|z_j\| \le \varepsilon \sqrt n\, |\bar x_j|$. With
-$\tilde Z = U \operatorname{diag}(\sigma) V^\top$ the solutions satisfy
-$(S V)^\top w = \operatorname{diag}(\sigma)^{-1} U^\top Y$; the shortest is in the span of $S V$.
+features, and ridge regression always, $Z = \tilde Z S$, so that no feature counts as zero for its
+unit: a column does if it is a constant up to rounding,
+$\|z_j\| \le \varepsilon \sqrt n\, |\bar x_j|$. With
+$\tilde Z = U \operatorname{diag}(\sigma) V^\top$ and an orthonormal basis $N$ of the span of $S V$,
+which the shortest weights are in, $Z = U A N^\top$ with
+$A = \operatorname{diag}(\sigma)\, (S V)^\top N$. Where no feature depends on others, $N = I$; else
+the basis is rounded at $\varepsilon_{64}$ times the ratio of the columns' norms.
 """
 
 import math
@@ -28,7 +31,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["RowSpace", "minimum_norm", "row_space", "zero_level"]
+__all__ = ["Coordinates", "RowSpace", "coordinates", "minimum_norm", "row_space", "zero_level"]
 
 
 class RowSpace(NamedTuple):
@@ -51,11 +54,12 @@ def row_space(
     mean: Float[Tensor, " d"],
     y: Float[Tensor, " n t"],
     scale: Float[Tensor, " d"] | None = None,
+    offset: Float[Tensor, " d"] | None = None,
 ) -> RowSpace:
     r"""Decompose the examples, less a mean and divided by a scale, and express targets in $U$.
 
     Many examples are reduced to a triangle first, and the targets with them, so that $U$ is never
-    formed.
+    formed. The `offset` is a mean that was subtracted before: the rounding of it counts as well.
 
     Example:
         >>> x, y = torch.tensor([[1.0, 1.0], [1.0, 1.0]]), torch.ones(2, 1)
@@ -65,14 +69,64 @@ def row_space(
     """
     n, d = x.shape
     z, y = x.double() - mean, y.double()
+    offset = mean if offset is None else offset
     if scale is not None:
-        z, mean = z / scale, mean / scale
+        z, offset = z / scale, offset / scale
     if n > d:
         triangle = torch.linalg.qr(torch.cat([z, y], 1), mode="r").R
         z, y = triangle[:d, :d], triangle[:d, d:]
     u, sigma, vh = torch.linalg.svd(z, full_matrices=False)
-    rank = int((sigma > zero_level(x, mean, sigma.norm())).sum())
+    rank = int((sigma > zero_level(x, offset, sigma.norm())).sum())
     return RowSpace(sigma[:rank], vh[:rank].T, u[:, :rank].T @ y)
+
+
+class Coordinates(NamedTuple):
+    """The $N$, $A$ and $U^T Y$ of $Z = U A N^T$, in double precision.
+
+    Example:
+        >>> x, y = torch.tensor([[1.0, 1.0]]), torch.ones(1, 1)
+        >>> coordinates(x, torch.zeros(2), y, torch.ones(2)).matrix.abs()
+        tensor([[1.4142]], dtype=torch.float64)
+    """
+
+    basis: Float[Tensor, " d rank"]
+    matrix: Float[Tensor, " rank rank"]
+    images: Float[Tensor, " rank t"]
+
+
+def coordinates(
+    x: Float[Tensor, " n d"],
+    mean: Float[Tensor, " d"],
+    y: Float[Tensor, " n t"],
+    norms: Float[Tensor, " d"] | None = None,
+    offset: Float[Tensor, " d"] | None = None,
+) -> Coordinates:
+    r"""Coordinates of the shortest weights, in which least squares has full rank.
+
+    Args:
+        x: The examples.
+        mean: What to subtract from them.
+        y: The targets.
+        norms: Those of the columns of $Z$, to scale them by; if None, they are left as they are.
+        offset: A mean that was subtracted before, whose rounding counts.
+
+    Example:
+        >>> x, y = torch.tensor([[1.0, 1.0], [1.0, 1.0]]), torch.ones(2, 1)
+        >>> coordinates(x, torch.zeros(2), y).basis.abs().T
+        tensor([[0.7071, 0.7071]], dtype=torch.float64)
+    """
+    scale = torch.ones_like(mean, dtype=torch.float64)
+    if norms is not None:
+        far = mean if offset is None else offset
+        rounding = torch.finfo(x.dtype).eps * math.sqrt(len(x)) * far.abs()
+        scale = torch.where(norms > rounding, norms.double(), torch.inf)
+    space, kept = row_space(x, mean, y, scale, offset), scale.isfinite()
+    images = torch.where(kept, scale, 0.0)[:, None] * space.basis
+    if len(space.sigma) == kept.sum():
+        basis = torch.eye(len(scale)).to(scale)[:, kept]
+        return Coordinates(basis, space.sigma[:, None] * images[kept].T, space.images)
+    basis, r = torch.linalg.qr(images)
+    return Coordinates(basis, space.sigma[:, None] * r.T, space.images)
 
 
 def minimum_norm(
@@ -80,14 +134,11 @@ def minimum_norm(
     mean: Float[Tensor, " d"],
     y: Float[Tensor, " n t"],
     norms: Float[Tensor, " d"] | None = None,
+    offset: Float[Tensor, " d"] | None = None,
 ) -> tuple[Float[Tensor, " d t"], int]:
     r"""The shortest weights $w$ that bring $Z w$ closest to the targets, and the rank of $Z$.
 
-    Args:
-        x: The examples.
-        mean: What to subtract from them.
-        y: The targets.
-        norms: Those of the columns of $Z$, to scale them by; if None, they are left as they are.
+    The arguments are those of `coordinates`.
 
     Example:
         >>> x, y = torch.tensor([[1.0, 1.0]]), torch.ones(1, 1)
@@ -95,17 +146,10 @@ def minimum_norm(
         >>> w.T, rank
         (tensor([[0.5000, 0.5000]], dtype=torch.float64), 1)
     """
-    scale = torch.ones_like(mean)
-    if norms is not None:
-        rounding = torch.finfo(x.dtype).eps * math.sqrt(len(x)) * mean.abs()
-        scale = torch.where(norms > rounding, norms, torch.inf)
-    space = row_space(x, mean, y, scale)
-    q, rank = space.images / space.sigma[:, None], len(space.sigma)
-    kept = scale.isfinite()
-    if rank == kept.sum():
-        return space.basis @ q / scale[:, None], rank
-    basis, r = torch.linalg.qr(torch.where(kept, scale, 0.0)[:, None] * space.basis)
-    return basis @ torch.linalg.solve_triangular(r.T, q, upper=False), rank
+    found = coordinates(x, mean, y, norms, offset)
+    size = torch.linalg.vector_norm(found.matrix, dim=0)[:, None]
+    w = torch.linalg.solve(found.matrix / size.T, found.images) / size
+    return found.basis @ w, len(found.images)
 
 
 def zero_level(

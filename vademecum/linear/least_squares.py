@@ -97,7 +97,7 @@ class LinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.rank_ = fit.rank
         else:
             means = weighted_rows(x, columns, s, centre=centre)
-            fit = _least_squares(means.x, means.y, centre=False)
+            fit = _least_squares(means.x, means.y, centre=False, offset=means.offset)
             self.rank_ = fit.rank
         self.coef_, self.intercept_ = fitted_map(fit.w.T, means.mean_x, means.mean_y, y, X)
         return self
@@ -114,16 +114,21 @@ class _Fit(NamedTuple):
     mean_y: Float[Tensor, " t"]
 
 
-def _least_squares(x: Float[Tensor, " n d"], y: Float[Tensor, " n t"], centre: bool) -> _Fit:
+def _least_squares(
+    x: Float[Tensor, " n d"],
+    y: Float[Tensor, " n t"],
+    centre: bool,
+    offset: Float[Tensor, " d"] | None = None,
+) -> _Fit:
     norms = None
     if len(x) > x.shape[1]:
         about = moments(x, y, centre=centre)
         norms = about.gram.diagonal().clamp(min=0).sqrt()
-        w = _by_cholesky(x, y, about, norms)
+        w = _by_cholesky(x, y, about, norms, about.mean_x if offset is None else offset)
         if w is not None:
             return _Fit(w, x.shape[1], about.mean_x, about.mean_y)
     mean_x, mean_y = (v.double().mean(0) * centre for v in (x, y))
-    return _Fit(*minimum_norm(x, mean_x, y - mean_y, norms), mean_x, mean_y)
+    return _Fit(*minimum_norm(x, mean_x, y - mean_y, norms, offset), mean_x, mean_y)
 
 
 def _by_cholesky(
@@ -131,6 +136,7 @@ def _by_cholesky(
     y: Float[Tensor, " n t"],
     about: Moments,
     norms: Float[Tensor, " d"],
+    offset: Float[Tensor, " d"],
 ) -> Float[Tensor, " d t"] | None:
     """The weights by the normal equations, or None where they would not do."""
     scaled = about.gram / (norms[:, None] * norms)  # NaN, which fails, for a column of zeros
@@ -142,7 +148,7 @@ def _by_cholesky(
     if not condition <= torch.finfo(x.dtype).eps ** -0.5:
         return None
     least = 1 / inverse_size.sqrt()  # a lower bound on the singular values
-    if not least > zero_level(x, about.mean_x / norms, norms.new_tensor(len(norms)).sqrt()):
+    if not least > zero_level(x, offset / norms, norms.new_tensor(len(norms)).sqrt()):
         return None
 
     def solve(cross: Tensor) -> Tensor:

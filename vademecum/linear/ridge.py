@@ -15,7 +15,9 @@ $$\mathrm{GCV}(\alpha) =
 
 with the residuals $r_\alpha = (I - H_\alpha) Y$, here with $Y$ not centred. The second is the mean
 squared error of leaving one example out, exactly, and takes another pass over the data, in double
-precision.
+precision. Of an example with a weight above one a unit is left out, of one below all of it, so that
+whole weights are repetitions and a factor common to small weights and penalties changes nothing;
+the $n$ of the residuals is the sum of the weights, that of the trace how many are left out.
 
 Exact up to rounding. The claim is `ridge`.
 """
@@ -44,9 +46,9 @@ from vademecum.linear._moments import blocks
 from vademecum.linear._ridge_system import (
     Spectrum,
     System,
-    factorised,
+    ridge_path,
     ridge_system,
-    spectrum_above,
+    ridge_weights,
 )
 from vademecum.linear._sparse_least_squares import sparse_least_squares
 
@@ -128,24 +130,20 @@ class RidgeRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         else:
             means = weighted_rows(x, columns, s, centre=bool(centre))
             system = ridge_system(means.x, means.y, False, alphas.min())
-            system = system._replace(centre=bool(centre), weights=means.weights)
-        factor = None if several else factorised(system.matrix, alphas[0])
-        if factor is not None:
-            w = system.lift(factor.solve(system.right))
+            known = {"weights": means.weights, "offset": means.offset}
+            system = system._replace(centre=bool(centre), **known)
+        if not several:
+            w = ridge_weights(system, alphas[0])
             self.coef_, self.intercept_ = fitted_map(w.T, means.mean_x, means.mean_y, y, X)
             self.alpha_ = float(alphas[0])
             return self
-        spectrum = spectrum_above(system, alphas.min())
-        w = spectrum.basis @ spectrum.shrunk(alphas)
-        w = system.lift(w) if spectrum.dual else w
+        w, spectrum = ridge_path(system, alphas)
         coef, intercept = fitted_map(w.mT, means.mean_x, means.mean_y, y, X)
-        best = 0
-        if several:
-            score = _gcv if self.selection == "gcv" else _leave_one_out
-            scores = score(system, spectrum, alphas)
-            best = int(scores.argmin())
-            self.coef_path_, self.intercept_path_ = coef, intercept
-            self.scores_ = like_input(scores.to(x), X)
+        score = _gcv if self.selection == "gcv" else _leave_one_out
+        scores = score(system, spectrum, alphas)
+        best = int(scores.argmin())
+        self.coef_path_, self.intercept_path_ = coef, intercept
+        self.scores_ = like_input(scores.to(x), X)
         self.coef_, self.alpha_ = coef[best], float(alphas[best])
         b = intercept[best]
         self.intercept_ = b if y.ndim > 1 or isinstance(X, Tensor) else float(b)
@@ -170,15 +168,20 @@ def _penalties(alphas: Any, x: Any) -> tuple[Float[Tensor, " a"], bool]:
 
 
 def _gcv(system: System, spectrum: Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:
-    n, m = float(system.weights.sum()), len(spectrum.kappas)
+    n, m, times = float(system.weights.sum()), len(spectrum.kappas), _times(system)
     kept = alphas[:, None] * spectrum.kappas * spectrum.shares(alphas)  # (a, m)
     if spectrum.dual:
         powers = spectrum.kappas[:, None] * spectrum.shrunk(alphas).square()
         residual = alphas.square() * powers.sum((1, 2))
     else:
         residual = _residuals(system, spectrum, alphas)
-    freedom = n - m - system.centre + kept.sum(1)
-    return n * residual / freedom**2
+    freedom = 1 - (m + system.centre - kept.sum(1)) / float(times.sum())
+    return residual / n / freedom**2
+
+
+def _times(system: System) -> Float[Tensor, " n"]:
+    """How often an example can be left out: one at a time, but all of it if it is less than one."""
+    return system.weights.clamp(min=1)
 
 
 def _residuals(system: System, spectrum: Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:
@@ -206,17 +209,18 @@ def _residuals(system: System, spectrum: Spectrum, alphas: Tensor) -> Float[Tens
 
 
 def _leave_one_out(system: System, spectrum: Spectrum, alphas: Tensor) -> Float[Tensor, " a"]:
-    total, s, n = torch.zeros_like(alphas), system.weights[:, None], float(system.weights.sum())
+    total, s, n = torch.zeros_like(alphas), _times(system)[:, None], float(system.weights.sum())
+    part = (system.weights / _times(system))[:, None]  # of one, that is left out
     shares, shrunk = spectrum.shares(alphas).T, spectrum.shrunk(alphas)
     if spectrum.dual:  # residuals are alpha times the solution of the dual equations
         kept = 1 - 1 / s + alphas * (spectrum.basis.square() @ shares) / s
-        kept = kept - system.centre / n
+        kept = kept - system.centre * part / n
         errors = alphas[:, None, None] * (spectrum.basis @ shrunk) / kept.T[..., None]
         return errors.square().sum((1, 2)) / n
     columns = shrunk.permute(1, 0, 2).flatten(1)  # (m, a t)
     for here in blocks(len(s)):
         scores = (system.x[here] - system.mean_x) @ spectrum.basis
-        leverage = system.centre / n + scores.square() @ shares / s[here]
+        leverage = system.centre * part[here] / n + scores.square() @ shares / s[here]
         fitted = (scores @ columns).unflatten(1, (len(alphas), -1))
         y = (system.y[here] - system.mean_y)[:, None]
         total += ((y - fitted).square().sum(2) / (1 - leverage) ** 2).sum(0)
