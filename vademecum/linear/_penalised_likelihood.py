@@ -21,8 +21,8 @@ without randomness. Where the blocks would be too large, or 512 of these example
 features were uncorrelated, the diagonals take their place: sampling would add more than it tells.
 
 Value and gradient are exact up to rounding. Rows are met in chunks, in the dtype of the data (at
-least single precision), and sums over chunks are kept in double precision; after `refine`
-everything is computed in double precision.
+least single precision; double precision if they are sparse), and sums over chunks, and over parts
+of long ones, are kept in double precision; after `refine` everything is.
 """
 
 from collections.abc import Callable
@@ -39,6 +39,7 @@ __all__ = ["PenalisedLikelihood"]
 
 CHUNK = {"cpu": 2**20}  # entries of the data met at once: as the cache likes; elsewhere a gigabyte
 LONG = 2**25  # the same for one logit, where calls cost more than the cache saves
+SUMMED = 2**12  # examples of one logit whose gradient is summed in single precision
 LARGEST = 2**25  # entries of all blocks of the preconditioner
 FEWEST = 2048  # examples that a block is made from
 FLOOR = 1e-3  # of the mean curvature: a logit without any would take endless steps
@@ -73,10 +74,10 @@ class PenalisedLikelihood:
         weight_decay: float,
         bias: bool = True,
     ):
-        self.x, self.y, self.s = x, y, s
+        self.dtype = torch.float64 if isinstance(x, SparseRows) else precision(x)
+        self.x, self.y, self.s = x.to(self.dtype) if isinstance(x, SparseRows) else x, y, s
         self.decay, self.bias = weight_decay, float(bias)
         self.total = float(s.sum(dtype=torch.float64))
-        self.dtype = precision(x)
         self.chunks = self._portions()
 
     def refine(self) -> bool:
@@ -207,7 +208,14 @@ def _second_moment(x: Any, share: Tensor, bias: float) -> Tensor:
 
 
 def _pull(error: Tensor, x: Any) -> Tensor:
-    return x.pull(error) if isinstance(x, SparseRows) else error @ x
+    """The product of the errors with the examples, of which many are summed in double precision."""
+    if isinstance(x, SparseRows):
+        return x.pull(error)
+    whole = len(x) - len(x) % SUMMED
+    if len(error) > 1 or not whole or error.dtype == torch.float64:
+        return error @ x
+    parts = error[:, :whole].reshape(-1, 1, SUMMED), x[:whole].reshape(-1, SUMMED, x.shape[1])
+    return torch.bmm(*parts).sum(0, dtype=torch.float64) + error[:, whole:] @ x[whole:]
 
 
 def _log_partition(z: Tensor) -> tuple[Tensor, Tensor]:
