@@ -218,6 +218,16 @@ def test_errors_of_a_fitted_one():
         pca.inverse_transform(np.array([[np.nan]]))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 2, 0.99])
+def test_little_noise_is_no_difference_of_large_numbers(k, dtype):
+    x = np.random.default_rng(0).normal(size=(25, 3)) * [1e4, 1.0, 1e-1]
+    peer = Peer(k, svd_solver="full").fit(x)
+    ours = PCA(k).fit(x.astype(dtype))
+    assert ours.noise_variance_ == pytest.approx(peer.noise_variance_, rel=1e-3)
+    assert ours.score(x.astype(dtype)) == pytest.approx(peer.score(x), rel=1e-3)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("solver", SOLVERS)

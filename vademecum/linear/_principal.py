@@ -35,7 +35,7 @@ SOLVERS = ("auto", "full", "covariance_eigh", "randomized")
 
 
 class Principal(NamedTuple):
-    r"""The vector $\mu$, directions $v_i$ as rows, $\sigma_i$, and $\sum_i \sigma_i^2$ over all.
+    r"""The vector $\mu$, directions $v_i$ as rows, $\sigma_i$, and sums of squares.
 
     Example:
         >>> principal_directions(torch.tensor([[1.0], [3.0]]), 1, centre=True).mean
@@ -46,6 +46,9 @@ class Principal(NamedTuple):
     directions: Float[Tensor, " k d"]
     values: Float[Tensor, " k"]
     total: float
+    r"""The $\sum_i \sigma_i^2$ over all."""
+    rest: float
+    r"""That over $i > k$; a sum where these are known, since rounding would eat a difference."""
 
 
 def principal_directions(
@@ -96,15 +99,17 @@ def principal_directions(
             omega = torch.randn(d, size, dtype=torch.float64, **source(generator, "cpu")).to(z)
             directions, squares = _krylov(z, k, omega, power)
             values = squares.clamp(min=0).sqrt()
+    known = values.double().square()
+    rest = float(known[k:].sum()) if len(known) == min(n, d) else total - float(known[:k].sum())
     directions, values = directions[:k], values[:k]
     largest = directions.abs().argmax(1, keepdim=True)
     directions = directions * directions.gather(1, largest).sign()
     mean, directions, values = (v.to(x.dtype) for v in (mean, directions, values))
-    return Principal(mean, directions, values, total)
+    return Principal(mean, directions, values, total, max(rest, 0.0))
 
 
 def _leading(matrix: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The leading eigenvectors of a symmetric matrix as rows, and its eigenvalues, descending."""
+    """The k leading eigenvectors of a symmetric matrix as rows, or all, and their eigenvalues."""
     d = len(matrix)
     if matrix.device.type == "cpu" and 2 * k <= d:  # LAPACK's routine for some of them
         with one_blas_thread() if small(d) else nullcontext():
@@ -112,7 +117,7 @@ def _leading(matrix: Tensor, k: int) -> tuple[Tensor, Tensor]:
         squares, v = torch.from_numpy(squares), torch.from_numpy(v)
     else:
         squares, v = torch.linalg.eigh(matrix)
-    return v.mT.flip(0)[:k], squares.flip(0)[:k]
+    return v.mT.flip(0), squares.flip(0)
 
 
 def _krylov(z: Tensor, k: int, omega: Tensor, power: int) -> tuple[Tensor, Tensor]:

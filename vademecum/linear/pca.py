@@ -113,9 +113,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         variances = found.values.double().square() / (len(x) - 1)
         total = found.total / (len(x) - 1)
         k, rest = len(variances), min(x.shape) - len(variances)
-        left = total - float(variances.sum())
         self.n_components_, self.n_samples_ = k, len(x)
-        self.noise_variance_ = max(left, 0.0) / rest if rest else 0.0
+        self.noise_variance_ = found.rest / (len(x) - 1) / rest if rest else 0.0
         shares = variances / total if total > 0 else torch.zeros_like(variances)
         self.mean_, self.components_ = like_input(found.mean, X), like_input(found.directions, X)
         self.singular_values_ = like_input(found.values, X)
@@ -206,7 +205,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             return found
         reached = found.values.double().square().cumsum(0) >= share * found.total
         k = min(int((~reached).sum()) + 1, most)
-        return found._replace(directions=found.directions[:k], values=found.values[:k])
+        rest = float(found.values[k:].double().square().sum())
+        return found._replace(directions=found.directions[:k], values=found.values[:k], rest=rest)
 
     def _fitted(self, like: Tensor) -> tuple[Tensor, Tensor]:
         return torch.as_tensor(self.mean_).to(like), torch.as_tensor(self.components_).to(like)
