@@ -46,3 +46,5 @@ def test_errors_of_parts():
         unit.partial_fit(x[:1], ["z"])
     with pytest.raises(ValueError, match="2 features"):
         unit.partial_fit(x[:, :2], y)
+    with pytest.raises(ValueError, match="classes must be two or more, got \\['a'\\]"):
+        Perceptron().partial_fit(x, ["a"] * len(x), classes=["a"])

@@ -220,6 +220,8 @@ ERRORS = [
     ({}, X, Y[:, None], r"y must have shape \(3,\), got shape \(3, 1\)"),
     ({}, X, Y * math.inf, "y must be finite"),
     ({}, X * math.nan, Y, "X must be finite"),
+    ({}, X.double() * 1e200, Y.double(), "X must be smaller: the squares of its entries overflow"),
+    ({}, X, Y.double() * 1e60, "y must be smaller: it overflows the torch.float32 of X"),
 ]
 
 

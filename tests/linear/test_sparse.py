@@ -189,3 +189,36 @@ def test_the_width_is_remembered():
     x, y = data(60, 3)
     with pytest.raises(ValueError, match=r"X must have shape \(60, 3\), got shape \(60, 2\)"):
         LinearRegression().fit(x, y).predict(torch_csr(csr_array(x[:, :2])))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_columns_that_hardly_vary(offset, weighted):
+    rng = np.random.default_rng(0)
+    x = np.c_[offset + rng.normal(size=(2000, 1)), rng.normal(size=(2000, 1)), np.full(2000, 0.1)]
+    x[:1000, 1] = 0
+    y = x[:, 0] - offset + x[:, 1] + 0.1 * rng.normal(size=2000)
+    s = rng.uniform(0, 2, 2000) if weighted else None
+    for model in (LinearRegression(), RidgeRegression()):
+        sparse, dense = model.fit(csr_array(x), y, s).coef_, model.fit(x, y, s).coef_
+        np.testing.assert_allclose(sparse, dense, atol=1e-14 * max(offset, 1e3))
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.3])
+def test_squares_about_a_mean(mean):
+    x, s = data(50, 6)[0], torch.from_numpy(np.random.default_rng(1).uniform(0, 2, 50))
+    means = torch.full((6,), mean, dtype=torch.float64)
+    dense = SparseRows(x).dense()
+    wanted = s @ (dense - means).square()
+    torch.testing.assert_close(SparseRows(x).squares_about(means, s), wanted)
+
+
+def test_perceptrons_go_on_with_sparse_examples():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 4)), rng.integers(0, 3, 60)
+    sparse, dense = Perceptron(), Perceptron()
+    for _ in range(3):
+        sparse.partial_fit(csr_array(x), y, classes=[0, 1, 2])
+        dense.partial_fit(x, y, classes=[0, 1, 2])
+    np.testing.assert_allclose(sparse.coef_, dense.coef_)
+    np.testing.assert_array_equal(sparse.mistakes_, dense.mistakes_)

@@ -165,6 +165,8 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         if classes is not None:
             kind = torch.unique if isinstance(classes, Tensor) else np.unique
             known = kind(classes)
+            if len(known) < 2:
+                raise ValueError(f"classes must be two or more, got {known.tolist()}")
             if not first and known.tolist() != self.classes_.tolist():
                 raise ValueError(
                     f"classes must stay {self.classes_.tolist()}, got {known.tolist()}"
@@ -174,9 +176,7 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         index = labels_among(self.classes_, y, x)
         units = Units(x, one_versus_rest(index, len(self.classes_), x.dtype), self.fit_intercept)
         if not first:
-            units.w, units.b = (
-                torch.as_tensor(v).clone().to(x) for v in (self.coef_, self.intercept_)
-            )
+            units.w, units.b = (v.clone() for v in self._weights(x))
         with one_blas_thread():
             mistakes, _ = units.epoch(None, torch.arange(len(units.w)))
         self.n_iter_, self.converged_ = 1 if first else self.n_iter_ + 1, not mistakes.any()

@@ -67,6 +67,18 @@ class SparseRows:
         """The squares of all entries."""
         return self._with(self.matrix.data**2)
 
+    def squares_about(
+        self, mean: Float[Tensor, " d"], s: Float[Tensor, " n"]
+    ) -> Float[Tensor, " d"]:
+        r"""The sums $\sum_i s_i (x_{ij} - \mu_j)^2$, also of columns that hardly vary."""
+        places, d = self.matrix.indices, self.shape[1]
+        weights = np.repeat(s.numpy(), np.diff(self.matrix.indptr))
+        gaps = self.matrix.data - mean.numpy()[places]
+        stored = np.bincount(places, weights * gaps**2, d)
+        absent = s.sum().item() - np.bincount(places, weights, d)
+        absent[np.bincount(places, minlength=d) == len(self)] = 0  # and no rounding
+        return torch.from_numpy(stored + absent.clip(min=0) * mean.numpy() ** 2)
+
     def to(self, dtype: torch.dtype) -> "SparseRows":
         """The same numbers in another dtype."""
         if dtype == self.dtype:

@@ -41,7 +41,10 @@ def as_targets(y: Any, x: Any, *, several: bool = True) -> Tensor:
         if y.shape[:1] != x.shape[:1] or y.ndim > 1 + several:
             wanted = f"({len(x)},)" + f" or ({len(x)}, targets)" * several
             raise ValueError(f"y must have shape {wanted}, got shape {tuple(y.shape)}")
-        return y.to(dtype=x.dtype, device=x.device)
+        y = y.to(dtype=x.dtype, device=x.device)
+        if not y.isfinite().all():
+            raise ValueError(f"y must be smaller: it overflows the {x.dtype} of X")
+        return y
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     dtype = str(x.dtype).removeprefix("torch.")

@@ -9,9 +9,9 @@ S_{jj}^2 = \|z_j\|^2 + \alpha .$$
 
 Without a penalty $S = I$, so that of several minimisers the shortest is found; but where columns
 differ in norm by more than $10^4$ the $S$ above is used, and the shortest is that of the $v$. A
-column counts as constant, and has no weight, if $\|z_j\|^2$ is at most $n \varepsilon$ of
-$\|\rho x_j\|^2$: so much of it rounding may be. The iteration, in double precision, stops where the
-gradient is rounding, $\|Z^\top r\| \le 10^{-14} \|Z\| \|r\|$.
+column counts as constant, and has no weight, if $\|z_j\|$ is at most $n \varepsilon$ of
+$\|\rho\| |\mu_j|$: so much of it the rounding of the mean may be. The iteration, in double
+precision, stops where the gradient is rounding, $\|Z^\top r\| \le 10^{-14} \|Z\| \|r\|$.
 """
 
 from typing import Any, NamedTuple
@@ -59,7 +59,7 @@ def sparse_least_squares(
     total, roots = s.sum(), s.sqrt()
     mean_x = x.pull(s[None] / total)[0] * centre
     mean_y = s @ y / total * centre
-    scale = _scale(x.square().pull(s[None])[0], total * mean_x.square(), len(x), alpha)
+    scale = _scale(x.squares_about(mean_x, s), total * mean_x.square(), len(x), alpha)
     operator = _operator(x.times(roots), roots, mean_x, scale, alpha)
     columns = []
     for target in ((y - mean_y) * roots[:, None]).T:
@@ -75,10 +75,9 @@ def sparse_least_squares(
     return SparseFit(torch.stack(columns, 1), mean_x, mean_y)
 
 
-def _scale(power: Tensor, mean: Tensor, n: int, alpha: float) -> Float[Tensor, " d"]:
-    """The S, infinite for columns that are constant, from sums of squares and their means' part."""
-    squares = power - mean
-    varies = squares > n * torch.finfo(power.dtype).eps * power
+def _scale(squares: Tensor, mean: Tensor, n: int, alpha: float) -> Float[Tensor, " d"]:
+    """The S, infinite for columns that are constant, from sums of squares."""
+    varies = squares > (n * torch.finfo(squares.dtype).eps) ** 2 * mean
     norms = torch.where(varies, squares + alpha, torch.inf).sqrt()
     if not alpha and bool((norms[varies] <= SPREAD * norms.min()).all()):
         return torch.where(varies, 1.0, torch.inf)

@@ -176,6 +176,8 @@ class WorkingSet:
         means = own @ self.roots / n * self.centre
         own -= means[:, None] * self.roots
         self.features, self.means = torch.cat([self.features, new]), torch.cat([self.means, means])
+        if not torch.linalg.vector_norm(own).square().isfinite():
+            raise ValueError("X must be smaller: the squares of its entries overflow")
         cross, inner = (_product(z, own.T).div_(n).cpu().numpy() for z in (self.rows[:k], own))
         self.gram = np.block([[self.gram, cross], [cross.T, inner]])
         self.c = np.append(self.c, (own @ self.y / n).cpu().numpy())
