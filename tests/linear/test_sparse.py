@@ -78,8 +78,8 @@ def test_the_perceptron_follows_its_rule(classes, kind):
     x, y = data(700, 12)
     x.data = np.round(x.data)
     y = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
-    for options in ({"shuffle": False}, {"random_state": 3}):
-        unit = Perceptron(max_iter=5, tol=None, **options)
+    for shuffle in (False, True):
+        unit = Perceptron(max_iter=5, tol=None, shuffle=shuffle, random_state=3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             dense = unit.fit(x.toarray(), y)

@@ -6,6 +6,7 @@ decomposition in rational arithmetic.
 """
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +45,7 @@ def exact_ridge(x, y, alpha, intercept=True):
     means = [sum(column) / n * intercept for column in zip(*rows, strict=True)]
     z = [[v - m for v, m in zip(row, means, strict=True)] for row in rows]
     r = [v - sum(targets) / n * intercept for v in targets]
+    a: list[list[Any]]
     a = [[sum(row[i] * row[j] for row in z) + (i == j) * Fraction(alpha) for j in range(d)]
          + [sum(row[i] * t for row, t in zip(z, r, strict=True))] for i in range(d)]  # fmt: skip
     for i in range(d):
@@ -174,11 +176,11 @@ def test_regressions_of_data_in_any_unit(n, dtype, unit):
         (Lasso(alpha=0.1), Lasso(alpha=0.1 * unit)),
         (LMS(fit_intercept=False), LMS(fit_intercept=False)),
     ]
-    tol = {"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-12}
+    rtol, atol = (1e-4, 1e-5) if dtype == np.float32 else (1e-9, 1e-12)
     for base, scaled in pairs:
         first, second = base.fit(x, y), scaled.fit(x * dtype(unit), y)
-        np.testing.assert_allclose(second.coef_ * unit, first.coef_, **tol)
-        np.testing.assert_allclose(second.predict(x * dtype(unit)), first.predict(x), **tol)
+        np.testing.assert_allclose(second.coef_ * unit, first.coef_, rtol, atol)
+        np.testing.assert_allclose(second.predict(x * dtype(unit)), first.predict(x), rtol, atol)
         assert type(second.coef_[0]) is dtype
 
 

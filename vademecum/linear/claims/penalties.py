@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,8 +111,8 @@ def _selected():
         left = [_left_out(x, y, float(a), intercept) for a in alphas]
         for selection, errors in (("gcv", gcv), ("loo", left)):
             options = {"alphas": alphas, "selection": selection, "fit_intercept": intercept}
-            unit, at = RidgeRegression(**options).fit(x, y), {"s": s, "n": n}
-            at["selection"] = selection
+            unit = RidgeRegression(**options).fit(x, y)
+            at: Any = {"s": s, "n": n, "selection": selection}
             yield equals("errors of the penalties", unit.scores_, torch.stack(errors), **at)
             best = torch.stack(errors).argmin()
             yield equals("penalty that is chosen", unit.alpha_, alphas[best], **at)
