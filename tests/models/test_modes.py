@@ -32,6 +32,8 @@ class Remembers(nn.Module):
         self.longest, self.last, self.total = 0, None, torch.zeros(2)
         self.seen, self.table, self.kinds = [], {"a": 1}, {1}
         self.nested, self.gone = {"deep": []}, "here"
+        self.counts, self.sums = [torch.zeros(2)], {"all": torch.zeros(2)}
+        vars(self.layer)["counts"] = self.counts  # the same list
         self.register_buffer("scale", torch.ones(2), persistent=False)
 
     def forward(self, x):
@@ -47,6 +49,8 @@ class Remembers(nn.Module):
         self.__dict__.pop("gone", None)
         with torch.no_grad():
             self.total += 1
+            self.counts[0] += 1
+            self.sums["all"] += 1
         if len(self._forward_hooks) == 0:
             self.register_forward_hook(lambda module, args, z: None)
         return torch.tanh(self.layer(x)) * self.total

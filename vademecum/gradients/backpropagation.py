@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from vademecum.models import (
     Loss,
+    aliases,
     call_arguments,
+    call_with,
     described,
     loss_for,
     map_tensors,
@@ -249,7 +250,7 @@ def _forward(name: str, layer: nn.Module, z: Any) -> tuple[Any, dict[str, Tensor
     copies = {id(b): b.clone() for b in layer.buffers()}
     tensors |= {place: copies[id(b)] for place, b in tensor_places(layer, "buffers")}
     args, kwargs = call_arguments(map_tensors(z, Tensor.clone))  # a copy for layers in place
-    out = functional_call(layer, tensors, args, kwargs, tie_weights=False)
+    out = call_with(layer, tensors, args, kwargs, also=aliases(layer))
     if not isinstance(out, Tensor) or not (out.is_floating_point() or out.is_complex()):
         raise ValueError(f"layer {name} must give one floating-point tensor, got {described(out)}")
     if not out.requires_grad:

@@ -22,11 +22,12 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from vademecum.models import (
     Output,
+    aliases,
     call_arguments,
+    call_with,
     chosen_output,
     evaluation,
     map_tensors,
@@ -66,6 +67,7 @@ class Functional:
         self._places = {
             place: names[id(p)] for place, p in tensor_places(model, "parameters") if id(p) in names
         }
+        self._aliases = aliases(model)
         self._buffers = [place for place, _ in tensor_places(model, "buffers")]
         self.shapes = {name: p.shape for name, p in self.parameters.items()}
         dtypes = [p.dtype for p in self.parameters.values()] or [torch.get_default_dtype()]
@@ -93,7 +95,7 @@ class Functional:
         tensors |= {place: copies[id(b)] for place, b in buffers.items()}
         args, kwargs = call_arguments(map_tensors(x, Tensor.clone))  # some layers work in place
         with evaluation(self.model):
-            result = functional_call(self.model, tensors, args, kwargs, tie_weights=False)
+            result = call_with(self.model, tensors, args, kwargs, also=self._aliases)
         return chosen_output(result, self._output)
 
     def ravel(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, " *batch P"]:

@@ -29,6 +29,8 @@ from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import Output, chosen_output, differentiable_output
 from vademecum.models.tensors import (
     ModelState,
+    aliases,
+    call_with,
     insist_on_place,
     tensor_places,
     unwrapped,
@@ -39,7 +41,8 @@ __all__ = [
     # a model to begin with
     "mlp",
     # modes and tensors
-    "ModelState", "evaluation", "insist_on_place", "tensor_places", "untouched", "unwrapped",
+    "ModelState", "aliases", "call_with", "evaluation", "insist_on_place", "tensor_places",
+    "untouched", "unwrapped",
     # inputs, outputs, losses
     "Loss", "Output", "batches", "call_arguments", "chosen_output", "count_examples", "described",
     "differentiable_output", "loss_for", "map_tensors", "mean_over_batches", "named_tensors",

@@ -23,12 +23,13 @@ from torch.overrides import TorchFunctionMode
 
 from vademecum.models.inputs import Entangled
 
-__all__ = ["evaluation", "refuse_batch_statistics", "untouched"]
+__all__ = ["INTERNAL", "evaluation", "refuse_batch_statistics", "untouched"]
 
 _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _CONTAINERS = {list, dict, set, OrderedDict, defaultdict, deque}
-_INTERNAL = frozenset(vars(nn.Module()))
+INTERNAL = frozenset(vars(nn.Module()))
+"""The attributes that every module has."""
 _TABLES = [key for key, value in vars(nn.Module()).items() if type(value) in _CONTAINERS]
 
 
@@ -65,10 +66,13 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
         own = vars(module)
         before.append((own, own.copy()))
         tables.append((own, [(own[key], own[key].copy()) for key in _TABLES if own[key]]))
-        for key in own.keys() - _INTERNAL:
+        for key in own.keys() - INTERNAL:
             value = own[key]
             if type(value) in _CONTAINERS:
                 before.append((value, value.copy()))
+                for place, entry in _entries(value):
+                    if type(entry) is Tensor:
+                        value[place] = copies.setdefault(id(entry), entry.clone())
             elif type(value) is Tensor:  # which code may write into
                 own[key] = copies.setdefault(id(value), value.clone())
     random = torch.get_rng_state()
@@ -79,7 +83,7 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
         torch.set_rng_state(random)
         if cuda:
             torch.cuda.set_rng_state_all(cuda)
-        for now, then in before:
+        for now, then in reversed(before):  # modules may share what they hold
             if len(now) != len(then) or not _alike(now, then):
                 _refill(now, then)
         for own, filled in tables:  # whose entries nobody replaces
@@ -88,6 +92,13 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
                     own[key].clear()
                 for now, then in filled:
                     now.update(then)
+
+
+def _entries(value: Any) -> list[tuple[Any, Any]]:
+    """What a list or a dict holds, with the places."""
+    if isinstance(value, dict):
+        return list(value.items())
+    return [] if isinstance(value, set) else list(enumerate(value))
 
 
 def _alike(now: Any, then: Any) -> bool:

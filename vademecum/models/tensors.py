@@ -4,16 +4,19 @@ A module that is to be seen in evaluation, in another dtype, or as it was a whil
 for that: its own code runs with other tensors in the places of its own, which are back afterwards.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from vademecum.models.modes import evaluation
+from vademecum.models.inputs import map_tensors, named_tensors
+from vademecum.models.modes import INTERNAL, evaluation
 
-__all__ = ["ModelState", "insist_on_place", "tensor_places", "unwrapped"]
+__all__ = ["ModelState", "aliases", "call_with", "insist_on_place", "tensor_places", "unwrapped"]
+
+Aliases = list[tuple[nn.Module, str]]
 
 
 def tensor_places(
@@ -28,6 +31,58 @@ def tensor_places(
         named = getattr(module, f"named_{kind}")
         for name, tensor in named(recurse=False, remove_duplicate=False):
             yield (f"{prefix}.{name}" if prefix else name), tensor
+
+
+def aliases(model: nn.Module) -> Aliases:
+    """Plain attributes that hold parameters of a model, alone or in lists, tuples and dicts.
+
+    torch's own way of computing with other tensors does not know of them.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> model.all = [model.weight, model.bias]
+        >>> aliases(model)
+        [(Linear(in_features=2, out_features=1, bias=True), 'all')]
+    """
+    own = set(map(id, model.parameters()))
+    kinds = (nn.Parameter, list, tuple, dict)
+    return [
+        (module, key)
+        for module in model.modules()
+        for key, value in vars(module).items()
+        if key not in INTERNAL
+        and isinstance(value, kinds)
+        and any(id(t) in own for _, t in named_tensors(value))
+    ]
+
+
+def call_with(
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    also: Aliases,
+) -> Any:
+    """What a model gives with other tensors at some places.
+
+    Args:
+        model: The module.
+        tensors: The tensors by their places, of which those that are tied have several.
+        args: What it is called with.
+        kwargs: What it is called with by name.
+        also: Its `aliases`, which are to hold the same.
+    """
+    kept = [(vars(module), key, vars(module)[key]) for module, key in also]
+    own = tensor_places(model, "parameters") if also else ()
+    instead = {id(p): tensors[place] for place, p in own if place in tensors}
+    for attributes, key, value in kept:
+        attributes[key] = map_tensors(value, lambda t: instead.get(id(t), t))
+    try:
+        return functional_call(model, dict(tensors), args, dict(kwargs or {}), tie_weights=False)
+    finally:
+        for attributes, key, value in kept:
+            attributes[key] = value
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -85,6 +140,7 @@ class ModelState:
     def __init__(self, model: nn.Module, *, dtype: torch.dtype | None = None, copy: bool = False):
         self.model = unwrapped(model)
         self._around, self._tensors = _Around(self.model), {}
+        self._aliases = aliases(self.model)
         made: dict[int, Tensor] = {}
         for kind in ("parameters", "buffers"):
             for place, own in tensor_places(self._around, kind):
@@ -100,13 +156,11 @@ class ModelState:
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)`, with the model in evaluation and these tensors in it meanwhile."""
         with evaluation(self.model):
-            return functional_call(
-                self._around, self._tensors, (function, *args), tie_weights=False
-            )
+            return call_with(self._around, self._tensors, (function, *args), also=self._aliases)
 
 
 class _Around(nn.Module):
-    """A module through which `functional_call` runs any function while it swaps tensors."""
+    """A module through which `call_with` runs any function while it swaps tensors."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
