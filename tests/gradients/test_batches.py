@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+)
 
 from vademecum.foundations import eigsh
 from vademecum.gradients import (
@@ -101,6 +108,31 @@ def test_each_pass_sees_the_same_batches(generator):
     torch.rand(3)
     assert torch.equal(H @ V, first)
     assert torch.equal(gradient(net, loader), gradient(net, loader))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_samplers_start_from_where_they_were(batched):
+    sampler = RandomSampler(X, num_samples=5, generator=torch.Generator().manual_seed(3))
+    data = TensorDataset(X, Y)
+    if batched:
+        loader = DataLoader(data, batch_sampler=BatchSampler(sampler, 2, drop_last=True))
+    else:
+        loader = DataLoader(data, sampler=sampler, batch_size=2, drop_last=True)
+    net = mlp([3, 4, 2], nn.Tanh).double()
+    H = hessian(net, loader)
+    assert torch.equal(H @ V, H @ V)
+    assert torch.equal(gradient(net, loader), gradient(net, loader))
+
+
+@pytest.mark.parametrize("instrument", [gradient, per_example_gradients])
+def test_random_numbers_go_on_after_an_error(instrument):
+    def loss(z, y):
+        raise ZeroDivisionError
+
+    state = torch.get_rng_state()
+    with pytest.raises(ZeroDivisionError) as info:
+        instrument(NET, DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True), loss=loss)
+    assert torch.equal(torch.get_rng_state(), state), info
 
 
 def test_in_half_precision_sums_are_not():

@@ -6,6 +6,7 @@ bring what they need; else `torch.func` maps the derivative of one example over 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -114,7 +115,8 @@ def over_batches(
 ) -> Tensor:
     """What an instrument gives for the examples of a loader, in its order."""
     device = functional(model).device
-    parts = [instrument(*each) for each in batches(x, y, device=device, progress=progress)]
+    with closing(batches(x, y, device=device, progress=progress)) as all_:
+        parts = [instrument(*each) for each in all_]
     if not parts:
         raise ValueError("x must hold batches, got an empty DataLoader")
     return torch.cat(parts)

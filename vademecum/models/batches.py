@@ -10,7 +10,8 @@ which for a mean over examples is the one over all at once. Each pass sees the s
 numbers for them come from torch's seed anew, and global generators stay where they are.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -26,8 +27,10 @@ __all__ = ["batches", "mean_over_batches"]
 
 def batches(
     x: Any, y: Any = None, *, device: torch.device | None = None, progress: bool = False
-) -> Iterator[tuple[Any, Any]]:
+) -> Generator[tuple[Any, Any], None, None]:
     """The inputs and targets of each batch of a loader; of data at hand those given, alone.
+
+    Who stops before the end must close it, so that random numbers go on from where they were.
 
     Args:
         x: A `DataLoader`, or inputs.
@@ -45,17 +48,26 @@ def batches(
         return
     if y is not None:
         raise ValueError("y must be None where x is a DataLoader, which brings the targets")
-    own: Any = x.generator
-    state = None if own is None else own.get_state()
     total = len(x) if hasattr(x.dataset, "__len__") else None
-    with own_randomness(torch.initial_seed()), ticking("batches", total, progress=progress) as tick:
-        try:
-            for batch in x:
-                yield map_tensors(_pair(batch), lambda t: t.to(device))
-                tick(1)
-        finally:
-            if own is not None:
-                own.set_state(state)
+    bar = ticking("batches", total, progress=progress)
+    with own_randomness(torch.initial_seed()), _generators_of(x), bar as tick:
+        for batch in x:
+            yield map_tensors(_pair(batch), lambda t: t.to(device))
+            tick(1)
+
+
+@contextmanager
+def _generators_of(loader: Any) -> Iterator[None]:
+    """Give a loader's generators, and those of its samplers, their states back."""
+    inner = getattr(loader.batch_sampler, "sampler", None)
+    holders = (loader, loader.sampler, loader.batch_sampler, inner)
+    found = [getattr(holder, "generator", None) for holder in holders]
+    states = [(g, g.get_state()) for g in found if isinstance(g, torch.Generator)]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            generator.set_state(state)
 
 
 def _pair(batch: Any) -> tuple[Any, Any]:
@@ -88,11 +100,12 @@ def mean_over_batches(
     if not isinstance(x, DataLoader):
         return function(x, y)
     total, count, dtype = None, 0, torch.float32
-    for inputs, targets in batches(x, y, device=device, progress=progress):
-        n, found = _length(inputs, targets), function(inputs, targets)
-        dtype = found.dtype
-        part = n * found.to(torch.promote_types(dtype, torch.float32))  # sums in half would round
-        total, count = part if total is None else total + part, count + n
+    with closing(batches(x, y, device=device, progress=progress)) as all_:
+        for inputs, targets in all_:
+            n, found = _length(inputs, targets), function(inputs, targets)
+            dtype = found.dtype
+            part = n * found.to(torch.promote_types(dtype, torch.float32))  # halves would round
+            total, count = part if total is None else total + part, count + n
     if total is None:
         raise ValueError("x must hold batches, got an empty DataLoader")
     return (total / count).to(dtype)
