@@ -105,3 +105,22 @@ def test_rounding_is_no_asymmetry(dtype, scale):
         y = net(x).argmax(1)
         v = torch.randn(functional(net).size).to(dtype)
         assert hvp(net, x, y, v).isfinite().all()
+
+
+def test_a_product_that_tells_nothing_does_not_count():
+    net = faulty()
+    H, e = hessian(net, X, Y), torch.eye(functional(net).size).double()
+    assert not (H @ (0 * e[0])).any()  # no direction
+    _ = H @ e[-1]  # one in which all is well
+    flat = hessian(net, X, Y, loss=lambda z, y: 0 * z.sum())
+    assert not (flat @ e.sum(0)).any()  # no curvature
+    with pytest.raises(ValueError, match="symmetric second derivatives"):
+        _ = H @ e.sum(0)
+
+
+def test_differences_where_all_parameters_are_zero():
+    net = Faulty(3, 2).double()
+    for p in net.parameters():
+        nn.init.zeros_(p)
+    with pytest.raises(ValueError, match=r"symmetric second derivatives, .* the model itself"):
+        hvp(net, X, Y, torch.randn(8, generator=torch.Generator().manual_seed(0)).double())
