@@ -1,6 +1,7 @@
 """Per-example gradients against a loop of plain backward passes, for every rule and way around."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -211,7 +212,7 @@ class Pooled(nn.Linear):
 
 
 class Pair(nn.Linear):
-    def forward(self, input):
+    def forward(self, input: torch.Tensor) -> Any:
         return super().forward(input), input
 
 

@@ -24,7 +24,7 @@ class Conv1D(nn.Module):
 class Attention(nn.Module):
     """Two heads, with a bias for the scores."""
 
-    def __init__(self, make=nn.Linear):
+    def __init__(self, make: type[nn.Module] = nn.Linear):
         super().__init__()
         self.q, self.k, self.v, self.out = (make(D, D) for _ in range(4))
 
@@ -36,6 +36,8 @@ class Attention(nn.Module):
 
 class Bert(nn.Module):
     """Positions are looked up once for all examples; padding is masked."""
+
+    ids: Tensor
 
     def __init__(self):
         super().__init__()
@@ -55,6 +57,8 @@ class Bert(nn.Module):
 
 class Gpt(nn.Module):
     """Transposed weights, a causal mask in a buffer, and a head that shares the embedding."""
+
+    mask: Tensor
 
     def __init__(self):
         super().__init__()

@@ -147,7 +147,8 @@ def forward_mode(primal: bool = True, graphs: int = 8, steps: int = 8):
             yield equals("Jacobian-vector product of a random program", found, stated, graph=k)
     for name, f in TENSORS.items():
         points, moves = (torch.randn(3, 4), torch.randn(4)), (torch.randn(3, 4), torch.randn(4))
-        found, (value, wanted) = Tape(f, *points).push(*moves), torch.func.jvp(f, points, moves)
+        found = Tape(f, *points).push(*moves)
+        value, wanted = torch.func.jvp(f, points, moves)[:2]
         yield equals("value of a program of tensors", found.output, value, of=name)
         yield equals("tangent of a program of tensors", found.tangent, wanted, of=name)
     model, X = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(4, 3)
