@@ -1,6 +1,8 @@
 """Evaluation for a while: one path for attention, and models that are left as they were."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -121,6 +123,31 @@ def test_attention_takes_one_path(fast):
     ]
     wanted = (moved[0] - moved[1]).flatten() / (2 * step)
     torch.testing.assert_close(J @ v, wanted, rtol=1e-6, atol=1e-8)
+
+
+def test_threads_leave_global_flags_as_they_were():
+    met = [Barrier(2, timeout=60) for _ in range(2)]
+
+    class Meets(nn.Linear):
+        def forward(self, input):
+            for barrier in met[: self.times]:
+                barrier.wait()  # both are within, and the one that came first leaves first
+            plain.append(not torch.backends.mha.get_fastpath_enabled())
+            return super().forward(input)
+
+    def measure(times):
+        net = Meets(3, 2)
+        vars(net)["times"] = times
+        gradient(net, X, Y)
+        if times == 1:
+            met[1].wait()
+
+    plain: list[bool] = []
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(measure, [1, 2]))
+    assert plain == [True, True]
+    assert torch.backends.mha.get_fastpath_enabled()
+    assert torch.backends.cuda.flash_sdp_enabled()
 
 
 def test_global_flags_may_be_frozen(monkeypatch):

@@ -13,6 +13,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import is_
+from threading import Lock
 from typing import Any
 
 import torch
@@ -40,8 +41,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
     Random numbers are the same each time, and torch's generators are where they were afterwards.
     """
     modules = list(model.modules())
-    fast = torch.backends.mha.get_fastpath_enabled()
-    with untouched(modules), sdpa_kernel(SDPBackend.MATH), ExitStack() as stack:
+    with untouched(modules), _PLAIN_ATTENTION, ExitStack() as stack:
         for context in _plain_kernels(modules):
             stack.enter_context(context)
         for module in modules:
@@ -49,11 +49,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
                 module.training = False
             if isinstance(module, _EMBEDDINGS) and module.sparse:
                 module.sparse = False  # sparse gradients have no place in a vector
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
-            yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
+        yield
 
 
 @contextmanager
@@ -129,6 +125,31 @@ def _plain_kernels(modules: list[nn.Module]) -> Iterator[AbstractContextManager[
     ]
     if "_WeightNorm" in names or any(isinstance(hook, WeightNorm) for hook in hooks):
         yield _PlainWeightNorm()
+
+
+class _PlainAttention:
+    """Plain attention until the last of all threads that asked for it leaves: flags are global."""
+
+    def __init__(self):
+        self._lock, self._inside, self._flags = Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                fast = torch.backends.mha.get_fastpath_enabled()
+                self._flags.enter_context(sdpa_kernel(SDPBackend.MATH))
+                self._flags.callback(torch.backends.mha.set_fastpath_enabled, fast)
+                torch.backends.mha.set_fastpath_enabled(False)
+
+    def __exit__(self, *_: Any) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._flags.close()
+
+
+_PLAIN_ATTENTION = _PlainAttention()
 
 
 class _PlainWeightNorm(TorchFunctionMode):
