@@ -125,6 +125,9 @@ def test_equal_weights_leave_the_rank_as_it_is():
         np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-3)
         found = RidgeRegression(alphas=1e-12).fit(x, y, s)
         np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-3)
+    x[:, 2] = rng.normal(size=200)
+    for factor in (1e-8, 1e8):
+        assert LinearRegression().fit(x, y, np.full(200, factor)).rank_ == 3
 
 
 @pytest.mark.parametrize("factor", [1e-320, 1e-50, 1e40, 1e300])
