@@ -102,3 +102,16 @@ def test_cuda():
     seeded = torch.Generator().manual_seed(0)
     there = random_feature_fit(x.cuda(), y.cuda(), 20, generator=seeded)
     torch.testing.assert_close(there(x.cuda()).cpu(), here(x))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-3])
+def test_features_of_mere_rounding_have_no_weight(alpha):
+    """A ReLU that bends at the outermost example is about 1e-17 there, and zero at the others."""
+    x = torch.randn(50, 3, dtype=torch.float64)
+    y = torch.randn(50, dtype=torch.float64)
+    x[:, 1] = 0
+    x[7, 1] = 1e-17
+    found = fit_readout(nn.Identity(), x, y, alpha=alpha)
+    wanted = fit_readout(nn.Identity(), x[:, ::2], y, alpha=alpha)
+    assert found.weight[0, 1] == 0
+    torch.testing.assert_close(found.weight[:, ::2], wanted.weight)
