@@ -129,6 +129,8 @@ def test_threads_leave_global_flags_as_they_were():
     met = [Barrier(2, timeout=60) for _ in range(2)]
 
     class Meets(nn.Linear):
+        times: int
+
         def forward(self, input):
             for barrier in met[: self.times]:
                 barrier.wait()  # both are within, and the one that came first leaves first
