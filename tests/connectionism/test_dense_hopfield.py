@@ -92,6 +92,22 @@ def test_retrieval_ends_at_a_fixed_point_of_each_state():
     torch.testing.assert_close(short.states, memory.step(x))
 
 
+def test_when_a_state_is_at_rest():
+    memory, x = DenseHopfield(torch.zeros(1, 2)), torch.tensor([0.003, 0.004])
+    assert int(memory.retrieve(x, tol=0.006).n_iter) == 1  # a move by 0.005 <= 0.006 * 1.005
+    assert int(memory.retrieve(x, tol=0.004).n_iter) == 2
+    assert int(memory.retrieve(1e3 * x, tol=0.9).n_iter) == 1  # by 5 <= 0.9 * 6
+
+
+def test_overflow_ends_the_retrieval_at_once(monkeypatch):
+    memory, steps = DenseHopfield(torch.full((2, 3), 1e30)), []
+    attend = memory._attend
+    monkeypatch.setattr(memory, "_attend", lambda x: steps.append(1) or attend(x))
+    with pytest.raises(ValueError, match="<p, x> must be finite"):
+        memory.retrieve(torch.full((3,), 1e30))
+    assert len(steps) == 1
+
+
 def test_a_trajectory_is_the_steps_one_after_the_other():
     memory, x = DenseHopfield(torch.randn(6, 4).double()), torch.randn(5, 4).double()
     end = memory.retrieve(x, trajectory=True)

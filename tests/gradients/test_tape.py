@@ -82,6 +82,9 @@ PROGRAMS: Any = {
                    (2, 3, 4), (3, 4), (3, 4)),
     "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
                    (5, 3, 2), (3,), (3,)),
+    "norms_with_eps": (lambda x: F.layer_norm(x, (2,), eps=0.5) + F.batch_norm(
+        x, torch.tensor([1.0, 2.0]).to(x.dtype), torch.tensor([0.5, 3.0]).to(x.dtype), eps=0.5)
+        * F.batch_norm(x, None, None, training=True, eps=0.5), (5, 2)),
     "single_numbers": (lambda x: x.sum(0) * x.amax(0) + x.logsumexp(-1) + x.sum(), ()),
     "in_place": (lambda x: in_place(x * 2), X),
     "constant_that_changes": (lambda x: with_changing_constant(x), X),
