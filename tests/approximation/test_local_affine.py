@@ -235,7 +235,7 @@ ERRORS = [
     (
         LateMean(),
         X,
-        r"one example at a time, got a tensor of shape \(1, 3\) for 2 examples",
+        r"first axis throughout, got a tensor of shape \(1, 3\) for 2 examples",
     ),
     (TimeFirst(), X[:, None], r"shape \(1, 2, 3\) for 2 examples from transpose in the model"),
     (LateProduct(), X, "piecewise linear, got mul in the model"),
@@ -246,7 +246,7 @@ ERRORS = [
         r"clamp in the model .line.* must have a lower end below the upper one, got 0.2 and -",
     ),
     (Branching(), X, "model must be traceable"),
-    (Transposed(), X, r"one example at a time, got a tensor of shape \(3, 2\) .* from T in the"),
+    (Transposed(), X, r"first axis throughout, got a tensor of shape \(3, 2\) .* from T in the"),
     (nn.BatchNorm1d(3, track_running_stats=False), X, "normalises by the statistics of its batch"),
     (nn.Linear(4, 2), X, r"model does not take inputs of shape \(3,\)"),
     (nn.ReLU(), X.long(), "x must be floating point, got torch.int64"),
