@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from tests.gradients.nets import call
@@ -119,3 +120,28 @@ def test_outputs_stay_what_they_are():
         plan = study(functional(net), x)
         wanted = call(net, x)[[0, 2, 4]]
         torch.testing.assert_close(plan.few.output, wanted.detach(), rtol=1e-9, atol=1e-11)
+
+
+class Causal(nn.Module):
+    """Attention that is told to be causal, with padding besides."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.head = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, h, padding):
+        mask = nn.Transformer.generate_square_subsequent_mask(h.shape[1], dtype=h.dtype)
+        options = {"key_padding_mask": padding, "attn_mask": mask, "is_causal": True}
+        return self.head(self.attention(h, h, h, need_weights=False, **options)[0].mean(1))
+
+
+def test_causal_attention_sees_no_padding():
+    net, y = Causal().double(), torch.tensor([0, 1, 2, 0])
+    padding = (
+        torch.zeros(4, 5).double().masked_fill(torch.arange(5) > torch.arange(1, 5)[:, None], -1e9)
+    )
+    x, rows = {"h": torch.randn(4, 5, 4).double(), "padding": padding}, []
+    for i in range(4):
+        loss = F.cross_entropy(net(**{k: t[i : i + 1] for k, t in x.items()}), y[i : i + 1])
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, net.parameters())]))
+    torch.testing.assert_close(per_example_gradients(net, x, y), torch.stack(rows))
