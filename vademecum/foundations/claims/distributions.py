@@ -227,7 +227,7 @@ def exponential(
         formula: The density at x given the rate.
     """
     for rate in (0.5, 2.0, 3.0):
-        law = Exponential(rate)
+        law = Exponential(rate, validate_args=True)  # a default that `torch.compile` turns off
         x = torch.cat([torch.rand(20) * 5 / rate, -torch.rand(5), torch.zeros(1)])
         inside, outside = x[x >= 0], x[x < 0]
         density = torch.as_tensor(scipy.stats.expon.pdf(inside.numpy(), scale=1 / rate))
