@@ -143,5 +143,6 @@ def test_causal_attention_sees_no_padding():
     x, rows = {"h": torch.randn(4, 5, 4).double(), "padding": padding}, []
     for i in range(4):
         loss = F.cross_entropy(net(**{k: t[i : i + 1] for k, t in x.items()}), y[i : i + 1])
-        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, net.parameters())]))
+        found = torch.autograd.grad(loss, list(net.parameters()))
+        rows.append(torch.cat([g.flatten() for g in found]))
     torch.testing.assert_close(per_example_gradients(net, x, y), torch.stack(rows))
