@@ -1,12 +1,10 @@
-"""The ASGI application: our pages, the notebooks' live pictures, and the gate before both."""
+"""The ASGI application: our pages, and the gate before them."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import marimo
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -17,10 +15,10 @@ from starlette.staticfiles import StaticFiles
 
 from vademecum.atlas.gate import Gate
 from vademecum.atlas.network import Dossier
-from vademecum.atlas.pages import Pages, notebook_of
-from vademecum.atlas.pictures import as_image, svg
+from vademecum.atlas.pages import Pages
 from vademecum.atlas.sources import our_modules
 from vademecum.atlas.verdicts import Verdicts
+from vademecum.canvas import styled, svg
 from vademecum.claims import Claim, Report
 from vademecum.errors import UsageError
 from vademecum.figures import draw, has_curves
@@ -28,9 +26,6 @@ from vademecum.figures import draw, has_curves
 __all__ = ["STATIC", "application"]
 
 STATIC = Path(__file__).parent / "static"
-_HEAD = Path(__file__).parent / "templates" / "live.html"
-SESSION_SECONDS = 20
-"""How long a notebook's session outlives the page that used it."""
 
 
 def application(
@@ -51,25 +46,15 @@ def application(
         look: Looks at the user's network, in its own time.
     """
     site = _Site(verdicts, look)
-    notebooks = marimo.create_asgi_app(
-        quiet=True, session_ttl=SESSION_SECONDS, html_head=_HEAD.read_text(encoding="utf-8")
-    )
-    for room in site.pages.rooms:
-        if (notebook := notebook_of(room)) is not None:
-            notebooks = notebooks.with_app(path=f"/live/{room}", root=notebook.__file__)
-    live = Mount("/", notebooks.build())
 
     @asynccontextmanager
     async def closing(_: Starlette) -> AsyncIterator[None]:
         yield
         await run_in_threadpool(verdicts.close)
-        apps: list[Any] = [route.app for route in live.routes if isinstance(route, Mount)]
-        for app in apps:  # or the threads of their sessions would never end
-            await app.state.session_manager.shutdown()
 
     routes = [*site.routes(), Mount("/static", StaticFiles(directory=STATIC))]
     inner = Starlette(
-        routes=[*routes, live],
+        routes=routes,
         lifespan=closing,
         exception_handlers={HTTPException: site.missing},
     )
@@ -157,11 +142,10 @@ class _Site:
 
     def _figure(self, report: Report) -> bytes:
         if self.drawn.get(report.id, (None,))[0] is not report:
-            self.drawn[report.id] = report, svg(lambda: draw(report))
+            self.drawn[report.id] = report, svg(styled(lambda: draw(report)))
         return self.drawn[report.id][1]
 
     def _try(self, claim: Claim, seed: int, knobs: dict[str, str]) -> str:
         report = self.verdicts.trial(claim, seed, knobs)
-        words = f"Measured against bound: {report.tightest}" if report.tightest else ""
-        picture = as_image(lambda: draw(report), words) if has_curves(report) else ""
+        picture = svg(styled(lambda: draw(report))).decode() if has_curves(report) else ""
         return self.pages.outcome(claim, report, picture)

@@ -8,7 +8,6 @@ Pictures are drawn in worker processes.
 import os
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from vademecum.atlas.application import STATIC
 from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
 from vademecum.atlas.pages import Pages
-from vademecum.atlas.pictures import svg
 from vademecum.atlas.server import looking
 from vademecum.atlas.sources import parts_of, place_of, room_exports
-from vademecum.atlas.stills import Still, draw_still, split_image, stills_of
 from vademecum.atlas.verdicts import Verdicts
+from vademecum.canvas import styled, svg
 from vademecum.claims import Report, Workers, select
 from vademecum.errors import UsageError
 from vademecum.figures import draw, has_curves
@@ -101,16 +99,7 @@ def _files(known: Verdicts, dossier: Dossier | None, crew: Workers) -> Iterator[
     yield "errata.html", top.errata
     yield "network.html", lambda: top.network(dossier)
     for room in top.rooms:
-        stills = stills_of(room)
-        drawn = {path: image for still in stills for path, image in _drawn(room, still, crew)}
-        for path, image in drawn.items():
-            yield path, lambda image=image: split_image(image.result())[0]
-        yield (
-            f"rooms/{room}.html",
-            lambda room=room, stills=stills, drawn=drawn: below.room(
-                room, [_with_words(still, drawn) for still in stills]
-            ),
-        )
+        yield f"rooms/{room}.html", lambda room=room: below.room(room)
     for module in sorted(_referred(top)):
         yield f"source/{module}.html", lambda module=module: below.source(module)
 
@@ -124,26 +113,4 @@ def _referred(pages: Pages) -> set[str]:
 
 
 def _figure(report: Report) -> bytes:
-    return svg(lambda: draw(report))
-
-
-def _drawn(room: str, still: Still, crew: Workers) -> Iterator[tuple[str, Future[str]]]:
-    """The image at each position of each control, by its path."""
-    ready: Future[str] = Future()
-    ready.set_result(still.image)
-    yield still.path, ready
-    for strip in still.strips:
-        for position in strip.positions:
-            if not position.first:
-                drawn = crew.submit(draw_still, room, still.cell, position.knobs)
-                yield position.path, drawn
-
-
-def _with_words(still: Still, drawn: dict[str, Future[str]]) -> Still:
-    """A picture whose positions say what there is to see."""
-    words = {path: split_image(image.result())[1] for path, image in drawn.items()}
-    strips = (
-        strip._replace(positions=tuple(p._replace(alt=words[p.path]) for p in strip.positions))
-        for strip in still.strips
-    )
-    return still._replace(strips=tuple(strips), alt=words[still.path])
+    return svg(styled(lambda: draw(report)))

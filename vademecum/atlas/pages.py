@@ -57,14 +57,13 @@ class Pages:
 
     def room(self, room: str, stills: Sequence[Any] = ()) -> str:
         """A room: its introduction, its live pictures (or these still ones), its statements."""
-        notebook = notebook_of(room)
-        about = typeset(inspect.getdoc(notebook) or "") if notebook else ""
+        about = typeset((inspect.getdoc(_module(room)) or "").partition("\n")[2])
         statements = [self._statement(claim) for claim in self.claims(room)]
         return self._render(
             "room.html",
             room=room,
             about=about,
-            live=notebook is not None,
+            live=False,
             stills=stills,
             statements=statements,
             tally=self.verdicts.tally(room),
@@ -150,14 +149,6 @@ class Pages:
             .get_template(template)
             .render(link=self.links, version=vademecum.__version__, **values)
         )
-
-
-def notebook_of(room: str) -> Any:
-    """A room's notebook, or None where it has none."""
-    try:
-        return importlib.import_module(f"vademecum.atlas.notebooks.{room}")
-    except ModuleNotFoundError:
-        return None
 
 
 def _alternative(report: Report) -> str:

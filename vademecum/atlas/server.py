@@ -12,12 +12,6 @@ import uvicorn
 
 from vademecum.atlas.application import application
 from vademecum.atlas.network import Dossier, dossier
-from vademecum.atlas.process import (
-    give_back_memory,
-    no_threads_left,
-    parse_in_turn,
-    spawn_as_now,
-)
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Workers, select
 from vademecum.errors import UsageError
@@ -60,9 +54,6 @@ def serve(
     names = [*_LOCAL, *allow]
     hosts = [f"{name}:{port}" for name in names] + (names if port == 80 else [])
     token = secrets.token_urlsafe(24)
-    parse_in_turn()
-    spawn_as_now()
-    give_back_memory()
     torch.set_num_threads(1)  # pictures are small, and many may be drawn at once
     verdicts = Verdicts(select())
     look = looking(network, shape)
@@ -77,14 +68,12 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=1,
         timeout_keep_alive=75,
-        ws_ping_timeout=120,  # a busy machine is not a dead one
     )
     _announce(address, warn=host not in _LOCAL)
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     try:
-        with no_threads_left():
-            uvicorn.Server(settings).run(sockets=[bound])
+        uvicorn.Server(settings).run(sockets=[bound])
     except KeyboardInterrupt:  # which uvicorn raises again once all is closed
         pass
     finally:

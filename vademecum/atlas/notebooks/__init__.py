@@ -1,1 +1,0 @@
-"""One notebook a room: its introduction, which is the docstring, and its live pictures."""
