@@ -24,6 +24,11 @@ def test_claim_keeps_its_budget(claim: Claim, unchecked: None) -> None:
     assert check_claim(claim, [0], skip=others) == ("budget",)
 
 
+@pytest.mark.parametrize("claim", select(), ids=lambda c: c.id)
+def test_claim_promises_to_be_cheap(claim: Claim) -> None:
+    assert 0 < claim.budget <= (5 if claim.by == "training" else 1)
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_statement_of_the_course_is_covered(room: str) -> None:
     statements = set((LEDGER / f"{room}.txt").read_text().split())

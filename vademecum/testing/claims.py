@@ -8,7 +8,7 @@
 | refutes | it refutes each of its foils, for every seed |
 | clear | its counterexamples fail by a thousand tolerances; by two if random or said to be close |
 | reproduces | the same seed gives the same evidence, up to the rounding of matrix products |
-| budget | the least CPU time of its runs, the first left out, is within its budget |
+| budget | its cheapest run, the first left out, takes at most thrice its budget of CPU time |
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +23,9 @@ __all__ = ["CLAIM_LAWS", "check_claim"]
 
 FAR, CLOSE = 1000.0, 2.0
 """How many tolerances off a counterexample is at least, and where it may be close."""
+
+SLACK = 3.0
+"""How many times its budget a claim may take: a slow or busy machine is no fault of the claim's."""
 
 
 def check_claim(
@@ -139,12 +142,15 @@ def _close(a: float, b: float) -> bool:
 
 
 def _budget(trial: _Trial) -> Iterator[str]:
+    allowed = SLACK * trial.claim.budget
     seconds = min(r.seconds for r in [*trial.reports[1:], trial.again])
-    for _ in range(2):  # a busy machine makes runs dearer, never cheaper
-        if seconds > trial.claim.budget:
-            seconds = min(seconds, trial.claim.run(trial.seeds[0]).seconds)
-    if seconds > trial.claim.budget:
-        yield f"it takes {seconds:.3g} CPU seconds, warm; its budget is {trial.claim.budget:g}"
+    if seconds > allowed:  # once more, since a busy machine makes runs dearer and never cheaper
+        seconds = min(seconds, trial.claim.run(trial.seeds[0]).seconds)
+    if seconds > allowed:
+        yield (
+            f"it takes {seconds:.3g} CPU seconds, warm; its budget is {trial.claim.budget:g},"
+            f" and {SLACK:g} times that is too much on any machine"
+        )
 
 
 _LAWS = (_statement, _foil, _holds, _refutes, _clear, _reproduces, _budget)
