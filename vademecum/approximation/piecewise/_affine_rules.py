@@ -88,6 +88,23 @@ def _joined(call: Call, out: Value, *args: Any, **options: Any) -> list[Affine]:
     return [Affine(linear, offset, linear)]
 
 
+def _affine(call: Call, out: Value, *args: Any, **options: Any) -> list[Affine] | None:
+    """What is affine in one tensor, with coefficients of any sign."""
+    if call.places != 1:
+        return None
+    (step,) = _joined(call, out)
+    return [Affine(step.linear, step.offset)]
+
+
+def _between(call: Call, out: Value, input: Any, end: Any, weight: Any) -> list[Affine] | None:
+    """A point on the way from one tensor to another."""
+    if call.places == 1 and not isinstance(weight, Value):
+        return _affine(call, out)
+    if isinstance(weight, Value | Rows | Tensor):
+        return None
+    return _combined(call, out, [(1 - weight, input), (weight, end)])
+
+
 def _negated(call: Call, out: Value, input: Any) -> list[Affine]:
     return _combined(call, out, [(-1, input)])
 
@@ -260,6 +277,9 @@ AFFINE: dict[str, Rule] = {
     **dict.fromkeys(("div", "divide", "true_divide"), _divided),
     **dict.fromkeys(("interpolate", "upsample"), _resized),
     **dict.fromkeys((f"conv{t}{i}d" for t in ("", "_transpose") for i in (1, 2, 3)), _convolution),
+    **dict.fromkeys(("diff", "baddbmm", "addbmm", "addmv", "index_add"), _affine),
+    **dict.fromkeys(("scatter", "scatter_add", "index_copy", "index_fill"), _joined),
+    "lerp": _between,
     "add": _added,
     "rsub": _subtracted_from,
     "linear": _dense,
