@@ -87,6 +87,7 @@ ERRORS = [
     ((X * math.nan,), "x must be finite, got nan"),
     ((X, X * math.inf), "x must be finite, got inf"),
     ((X.double() * 1e200,), "x must be smaller: its squares overflow torch.float64"),
+    ((X.double(), X.double() * 1e-200), "x must be larger: the squares of column 2 underflow"),
     ((X, X[:2]), "parts must agree in rows, dtype and device"),
     ((X, X.double()), "parts must agree in rows, dtype and device"),
 ]

@@ -221,6 +221,7 @@ ERRORS = [
     ({}, X, Y * math.inf, "y must be finite"),
     ({}, X * math.nan, Y, "X must be finite"),
     ({}, X.double() * 1e200, Y.double(), "X must be smaller: the squares of its entries overflow"),
+    ({"alpha": 1e-210}, X.double() * 1e-200, Y.double(), "X must be larger: the squares of a col"),
     ({}, X, Y.double() * 1e60, "y must be smaller: it overflows the torch.float32 of X"),
 ]
 

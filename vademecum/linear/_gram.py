@@ -96,7 +96,19 @@ def gram(
         for x in parts:
             floats("x", x)
         raise ValueError(f"x must be smaller: its squares overflow {parts[0].dtype}")
+    _insist_on_squares(parts, diagonal)
     return result
+
+
+def _insist_on_squares(parts: tuple[Tensor, ...], diagonal: Tensor) -> None:
+    """Refuse columns that are not zero, but whose squares would be."""
+    tiny = torch.finfo(torch.float64).tiny
+    lost = (diagonal < len(parts[0]) * tiny).nonzero()[:, 0].tolist()
+    columns = [x[:, j] for x in parts for j in range(x.shape[1])] if lost else []
+    for j in lost:
+        largest = float(columns[j].abs().max())
+        if 0 < largest and largest**2 < tiny:
+            raise ValueError(f"x must be larger: the squares of column {j} underflow")
 
 
 def small(d: int) -> bool:

@@ -178,6 +178,9 @@ class WorkingSet:
         self.features, self.means = torch.cat([self.features, new]), torch.cat([self.means, means])
         if not torch.linalg.vector_norm(own).square().isfinite():
             raise ValueError("X must be smaller: the squares of its entries overflow")
+        largest = own.abs().amax(1)
+        if ((largest > 0) & (largest.square() < torch.finfo(own.dtype).tiny)).any():
+            raise ValueError("X must be larger: the squares of a column underflow")
         cross, inner = (_product(z, own.T).div_(n).cpu().numpy() for z in (self.rows[:k], own))
         self.gram = np.block([[self.gram, cross], [cross.T, inner]])
         self.c = np.append(self.c, (own @ self.y / n).cpu().numpy())
