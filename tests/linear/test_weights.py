@@ -223,3 +223,19 @@ def test_bad_class_weights(kind, weights, message):
 def test_probabilities_have_no_class_weights():
     with pytest.raises(ValueError, match="class_weight must be None where y are probabilities"):
         SoftmaxRegression(class_weight="balanced").fit(X, np.full((4, 2), 0.5))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("model", [*REGRESSORS, *CLASSIFIERS], ids=repr)
+@pytest.mark.parametrize(("n", "d"), [(50, 4), (12, 30)])
+def test_cuda(model, n, d):
+    x, y, s = map(torch.as_tensor, data(n, d))
+    y = (y > y.median()).long() if model in CLASSIFIERS else y
+    here = fitted(model, x, y, s)
+    there = fitted(model, x.cuda(), y.cuda(), s.cuda())
+    assert there["coef_"].is_cuda
+    for name, value in there.items():
+        value, wanted = torch.as_tensor(value).cpu(), torch.as_tensor(here[name])
+        size = float(wanted.abs().max())
+        torch.testing.assert_close(value, wanted, rtol=1e-6, atol=1e-6 * size)
