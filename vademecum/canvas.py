@@ -14,12 +14,15 @@ from typing import Any
 
 import matplotlib
 from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from vademecum.errors import UsageError
 
-__all__ = ["GREY", "save", "styled", "svg"]
+__all__ = ["GREY", "legend_beside", "plain_numbers", "save", "styled", "svg"]
 
 GREY = "#7d8289"
 """Of words, axes and whatever else stands back."""
@@ -31,9 +34,13 @@ _STYLE: Any = {
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlecolor": GREY,
+    "axes.titlesize": 10,
+    "figure.constrained_layout.use": True,
     "figure.facecolor": "none",
+    "figure.titlesize": 10,
     "font.size": 10,
-    "legend.framealpha": 0.0,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
     "savefig.facecolor": "none",
     "svg.hashsalt": "vademecum",  # the same figure gives the same file
     "text.color": GREY,
@@ -52,6 +59,17 @@ def styled(draw: Callable[[], Figure]) -> Figure:
     """The figure that a function draws, in the style of the house."""
     with _LOCK, matplotlib.rc_context(_STYLE):
         return draw()
+
+
+def legend_beside(axes: Axes) -> None:
+    """Explain lines and marks to the right of the axes, where they hide nothing."""
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def plain_numbers(axis: Axis, form: str = "{x:g}") -> None:
+    """Write 1000 and not a power of ten on a logarithmic axis, and leave out the minor ticks."""
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(form)
 
 
 def svg(figure: Figure) -> bytes:
@@ -84,4 +102,5 @@ def save(figure: Figure, path: str | Path) -> None:
     if path.suffix.lower() == ".svg":
         path.write_bytes(svg(figure))
     else:  # viewers show what is transparent as black, or chequered
-        figure.savefig(path, dpi=150, facecolor="white")
+        with _LOCK, matplotlib.rc_context(_STYLE):
+            figure.savefig(path, dpi=150, facecolor="white")

@@ -1,4 +1,11 @@
-"""What networks can represent: linear regions, exact constructions, approximation rates."""
+"""What networks can represent: linear regions, exact constructions, approximation rates.
+
+A ReLU network is *piecewise linear*: it divides space into convex cells, on each of which it is one
+affine map, and training moves the walls between them to where the data need them. With every layer
+there can be many times more cells, which is what depth buys. *Barron's theorem* says what width
+buys: with units that are chosen for the function, the error falls like one over the square root of
+their number, in any dimension.
+"""
 
 from vademecum.approximation.barron import BarronFit, barron_fit
 from vademecum.approximation.barron_spectra import barron_constant, radial_barron_constant

@@ -1,4 +1,11 @@
-"""Threshold units, perceptrons and associative memories."""
+"""Threshold units, perceptrons and associative memories.
+
+A *perceptron* learns to separate two classes by correcting one mistake at a time, and Novikov's
+theorem bounds how many it can make: the wider the gap between the classes, the fewer. *Cover*
+counted which labellings a single unit can realise at all. *Willshaw* and *Hopfield* networks
+remember: shown a damaged pattern, they fall back to the one they stored, as long as they were not
+asked to store too many.
+"""
 
 from vademecum.connectionism.binary_patterns import sparse_capacity_bound, sparse_patterns
 from vademecum.connectionism.convex_hulls import NearestPoint, nearest_point

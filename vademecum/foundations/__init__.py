@@ -1,4 +1,11 @@
-"""Operators and Krylov methods, information, probability, convexity: what the rest stands on."""
+"""Operators and Krylov methods, information, probability, convexity: what the rest stands on.
+
+A matrix with a million rows can still be *applied* to a vector, and that is enough: *Lanczos*'
+method finds the ends of its spectrum after a handful of products, and the rest of it as a density.
+*Concentration* says how far a mean strays from what it estimates, and with it how many examples are
+enough. *Convexity* makes the nearest point of a set unique, and finding it a matter of a formula.
+Entropy and divergences measure what an observation tells, and how wrong a belief is.
+"""
 
 from vademecum.foundations.bregman import bregman_divergence
 from vademecum.foundations.change_of_measure import donsker_varadhan_bound

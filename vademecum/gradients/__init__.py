@@ -1,4 +1,11 @@
-"""A network as a function of parameters and inputs, and differentiation laid bare."""
+"""A network as a function of parameters and inputs, and differentiation laid bare.
+
+*Backpropagation* carries the error from the loss back through the layers, each of which multiplies
+it by its own derivative. Where these factors are mostly below one the error *vanishes* on its way,
+where they are above one it *explodes*, and a good initialisation holds the balance. The same chain
+rule can be evaluated from the inputs on or from the outputs back: *forward mode* pays for every
+input, *reverse mode* for every output, and with memory.
+"""
 
 from vademecum.gradients.backpropagation import Backprop, LayerTrace, backprop
 from vademecum.gradients.backpropagation_drawing import draw_backprop

@@ -1,4 +1,11 @@
-"""Regression, classification and networks that are linear: what can be solved to the end."""
+"""Regression, classification and networks that are linear: what can be solved to the end.
+
+*Ridge* regression shrinks all weights and the *lasso* sets many of them to zero; both trade a
+little bias for less variance, and how much is best shows on data that were held back. A *deep
+linear network* is still a linear map, but learns it mode by mode, strong ones first: depth changes
+the way, not the destination. *Principal components* are what a linear autoencoder finds, the best
+small description of the data.
+"""
 
 from vademecum.linear.autoencoder import LinearAutoencoder
 from vademecum.linear.coordinate_descent import soft_threshold
