@@ -22,7 +22,7 @@ from matplotlib.ticker import NullLocator
 
 from vademecum.errors import UsageError
 
-__all__ = ["GREY", "legend_beside", "plain_numbers", "save", "styled", "svg"]
+__all__ = ["GREY", "legend_beside", "panels", "plain_numbers", "save", "styled", "svg"]
 
 GREY = "#7d8289"
 """Of words, axes and whatever else stands back."""
@@ -35,12 +35,12 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.titlecolor": GREY,
     "axes.titlesize": 10,
-    "figure.constrained_layout.use": True,
     "figure.facecolor": "none",
     "figure.titlesize": 10,
     "font.size": 10,
     "legend.fontsize": 8,
     "legend.frameon": False,
+    "legend.title_fontsize": 8,
     "savefig.facecolor": "none",
     "svg.hashsalt": "vademecum",  # the same figure gives the same file
     "text.color": GREY,
@@ -61,9 +61,40 @@ def styled(draw: Callable[[], Figure]) -> Figure:
         return draw()
 
 
-def legend_beside(axes: Axes) -> None:
+def panels(
+    size: tuple[float, float],
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    margins: tuple[float, float, float, float] = (0.7, 0.2, 0.5, 0.3),
+    gaps: tuple[float, float] = (0.6, 0.6),
+    **options: Any,
+) -> tuple[Figure, Any]:
+    """A figure and its axes, at fixed places: nothing moves while a knob is turned.
+
+    That also takes half the time of matplotlib's layouts, which measure every word twice.
+
+    Args:
+        size: Width and height of the figure in inches, as all lengths are.
+        rows: How many axes there are below each other.
+        columns: How many there are beside each other.
+        margins: The room for words to the left, to the right, below and above.
+        gaps: The room between columns and between rows.
+        options: What else `Figure.subplots` takes.
+    """
+    (width, height), (left, right, bottom, top) = size, margins
+    wide = (width - left - right - gaps[0] * (columns - 1)) / columns
+    high = (height - bottom - top - gaps[1] * (rows - 1)) / rows
+    edges = {"left": left / width, "right": 1 - right / width}
+    edges |= {"bottom": bottom / height, "top": 1 - top / height}
+    edges |= {"wspace": gaps[0] / wide, "hspace": gaps[1] / high}
+    figure = Figure(size)
+    return figure, figure.subplots(rows, columns, gridspec_kw=edges, **options)
+
+
+def legend_beside(axes: Axes, **options: Any) -> None:
     """Explain lines and marks to the right of the axes, where they hide nothing."""
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), **options)
 
 
 def plain_numbers(axis: Axis, form: str = "{x:g}") -> None:

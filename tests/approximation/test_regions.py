@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -184,6 +185,12 @@ def test_laws_of_instruments():
     check_instrument(count, [model.train(), frozen], torch.zeros(2, 1), outputs=None)
 
 
+def _area(polygon):
+    """By the shoelace formula; the last corner is the first again."""
+    x, y = polygon.T
+    return abs(sum(x[:-1] * y[1:] - x[1:] * y[:-1])) / 2
+
+
 @pytest.mark.parametrize("colour", ["class", "gradient", "nothing"])
 def test_draw_regions(colour):
     model, _ = MODELS["mlp"]
@@ -192,12 +199,16 @@ def test_draw_regions(colour):
     points = torch.tensor([[0.5, 0.25], [-1.0, 0.0]])
     figure = draw_regions(found, colour=colour, points=points, labels=torch.tensor([0, 2]))
     polygons, dots = figure.axes[0].collections
-    assert len(polygons.get_paths()) == len(found.maps)
+    closed = [sum(path.codes == path.CLOSEPOLY) for path in polygons.get_paths()]
     torch.testing.assert_close(torch.tensor(dots.get_offsets()), points.double())
+    assert sum(closed) == len(found.maps)
     shade = torch.as_tensor(polygons.get_array())
     if colour == "class":
         winners = copy.deepcopy(model).double()(plane.at(found.centres)).argmax(1)
-        assert torch.equal(shade.long(), winners)
+        assert dict(zip(shade.tolist(), closed, strict=True)) == Counter(winners.tolist())
+        for path, winner in zip(polygons.get_paths(), shade.tolist(), strict=True):
+            area = sum(float(_area(p)) for p in path.to_polygons())
+            assert area == pytest.approx(found.areas[winners == winner].sum().item())
     figure.canvas.draw()
     luminance = torch.tensor([0.2126, 0.7152, 0.0722, 0.0]).double()
     tiles, walls = (torch.tensor(c) for c in (polygons.get_facecolor(), polygons.get_edgecolor()))

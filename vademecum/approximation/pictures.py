@@ -1,6 +1,5 @@
 """Pictures of this room: linear regions while a network learns, and Barron's rate."""
 
-from copy import deepcopy
 from functools import cache, lru_cache
 from typing import Annotated, Literal
 
@@ -17,15 +16,16 @@ from vademecum.approximation import (
     random_feature_fit,
     region_upper_bound,
 )
-from vademecum.canvas import GREY
+from vademecum.canvas import GREY, legend_beside, panels, plain_numbers
 from vademecum.data import moons, spirals
 from vademecum.foundations import Ball
 from vademecum.models import mlp
 from vademecum.pictures import Range, picture
+from vademecum.randomness import own_randomness
 
 __all__ = ["barron_rate", "regions_while_training"]
 
-STEPS = (0, 3, 12, 27, 48, 75, 108, 147)
+STEPS, COUNTED = 100, (0, 10, 25, 50, 100)
 SQUARE = input_plane(low=(-1.2, -1.2), high=(1.2, 1.2))
 
 
@@ -34,7 +34,7 @@ def regions_while_training(
     data: Literal["spirals", "moons"] = "spirals",
     depth: Annotated[int, Range(1, 4)] = 2,
     width: Annotated[int, Range(2, 12)] = 10,
-    step: Literal[0, 3, 12, 27, 48, 75, 108, 147] = 147,
+    step: Annotated[int, Range(0, STEPS, 5)] = STEPS,
 ) -> Figure:
     """The linear regions of a network while it learns.
 
@@ -48,19 +48,22 @@ def regions_while_training(
         width: How many ReLUs each of them has.
         step: How many steps of Adam the network has made.
     """
-    nets, counts, losses = training(data, depth, width)
-    signed = nn.Sequential(nets[step], nn.LeakyReLU(0.5))  # has a wall where the classes meet
-    figure = Figure((8, 4.4), layout="constrained")
-    plane, top, bottom = figure.subplot_mosaic("AB;AC", width_ratios=(5, 3)).values()
+    network = (data, depth, width)
+    signed = nn.Sequential(trained(*network, step), nn.LeakyReLU(0.5))  # a wall between classes
+    figure = Figure((8, 4.4))
+    places = ((0.01, 0.02, 0.5, 0.87), (0.62, 0.56, 0.37, 0.4), (0.62, 0.12, 0.37, 0.36))
+    plane, top, bottom = map(figure.add_axes, places)
     x, y = points(data)
     draw_regions(linear_regions(signed, SQUARE), plane, points=x, labels=y)
     plane.set_axis_off()
-    title = f"{counts[STEPS.index(step)]} linear regions in this square\n"
+    title = f"{count(*network, step)} linear regions in this square\n"
     title += f"(no network of this shape has more than {region_upper_bound(2, [width] * depth):,})"
     plane.set_title(title, fontsize=9)
-    top.plot(STEPS, counts, "o-", ms=4)
-    top.set(ylabel="regions", ylim=(0, None))
-    bottom.plot(losses, color="C1")
+    seen = sorted({*COUNTED, step})
+    counts = [count(*network, at) for at in seen]
+    top.plot(seen, counts, "o-", ms=4)
+    top.set(ylabel="regions", ylim=(0, 1.1 * max(counts)))
+    bottom.plot(training(*network)[1], color="C1")
     bottom.set(xlabel="training step", ylabel="loss", ylim=(0, None))
     for axes in (top, bottom):
         axes.axvline(step, color=GREY, lw=0.8)
@@ -77,27 +80,44 @@ def points(data: str) -> tuple[Tensor, Tensor]:
     return (x - torch.tensor([0.5, 0.25])) / 1.6, y
 
 
+def initial(depth: int, width: int) -> nn.Sequential:
+    """A network as it is before training."""
+    with own_randomness(depth):
+        net = mlp([2, *[width] * depth, 1])
+        for layer in (m for m in net if isinstance(m, nn.Linear)):
+            nn.init.kaiming_normal_(layer.weight)
+            nn.init.uniform_(layer.bias, -0.5, 0.5)
+    return net
+
+
 @lru_cache(64)
-def training(data: str, depth: int, width: int) -> tuple[dict[int, nn.Module], list, list]:
-    """The network and the number of its regions now and then while Adam trains it; all losses."""
+def training(data: str, depth: int, width: int) -> tuple[list[Tensor], list[float]]:
+    """The parameters and the loss at each step while Adam trains a network."""
     x, y = points(data)
-    dice = torch.Generator().manual_seed(depth)
-    net = mlp([2, *[width] * depth, 1])
-    for layer in (m for m in net if isinstance(m, nn.Linear)):
-        nn.init.kaiming_normal_(layer.weight, generator=dice)
-        nn.init.uniform_(layer.bias, -0.5, 0.5, generator=dice)
-    adam = torch.optim.Adam(net.parameters(), lr=0.03, foreach=False)
-    nets, counts, losses = {}, [], []
-    for step in range(STEPS[-1] + 1):
-        if step in STEPS:
-            nets[step] = deepcopy(net)
-            counts.append(len(linear_regions(net, SQUARE).maps))
+    net = initial(depth, width)
+    adam = torch.optim.Adam(net.parameters(), lr=0.05, fused=True)
+    thetas, losses = [], []
+    for _ in range(STEPS + 1):
+        thetas.append(nn.utils.parameters_to_vector(net.parameters()).detach())
         loss = nn.functional.binary_cross_entropy_with_logits(net(x)[:, 0], y.to(x))
         losses.append(loss.item())
         adam.zero_grad()
         loss.backward()
         adam.step()
-    return nets, counts, losses
+    return thetas, losses
+
+
+def trained(data: str, depth: int, width: int, step: int) -> nn.Sequential:
+    """The network after so many steps."""
+    net = initial(depth, width)
+    nn.utils.vector_to_parameters(training(data, depth, width)[0][step], net.parameters())
+    return net
+
+
+@lru_cache(1024)
+def count(data: str, depth: int, width: int, step: int) -> int:
+    """The number of its linear regions in the square."""
+    return len(linear_regions(trained(data, depth, width, step), SQUARE).maps)
 
 
 @picture(claims=("approximation.barron_theorem", "approximation.barron_constant"))
@@ -124,25 +144,23 @@ def barron_rate(
     omega = frequency * nn.functional.normalize(omega)
     y = (x @ omega.T + torch.arange(waves)).cos().mean(1)
     constant = barron_constant(torch.full((waves,), 1 / waves), omega)
-    errors = barron_fit(x, y, 64, candidates=16, refinements=3, generator=dice).errors.sqrt()
+    errors = barron_fit(x, y, 32, candidates=16, refinements=3, generator=dice).errors.sqrt()
     m = torch.arange(1, len(errors) + 1)
-    some = 2 ** torch.arange(7)
+    some = 2 ** torch.arange(6)
     blind = []
     options = {"activation": nn.Sigmoid(), "scale": 1e4, "generator": dice}  # steep as a step
-    for k in some.tolist() * 3:
+    for k in some.tolist() * 2:
         net = random_feature_fit(x, y, k, **options)
         blind.append((net(x)[:, 0] - y).square().mean().item())
-    random = torch.tensor(blind).view(3, -1).mean(0).sqrt()
-    figure = Figure((8, 3.6), layout="constrained")
-    axes = figure.subplots()
+    random = torch.tensor(blind).view(2, -1).mean(0).sqrt()
+    figure, axes = panels((8, 3.6), margins=(0.75, 2.1, 0.5, 0.1))
     axes.plot(m, 2 * constant / m.sqrt(), "--", color=GREY, label="Barron's bound, 2C/√m")
     axes.plot(m, errors[0] / m.sqrt(), ":", color=GREY, label="1/√m from the first unit on")
     axes.plot(some, random, "s-", ms=4, color="C1", label="random units")
     axes.plot(m, errors, "o-", ms=3, color="C0", label="units chosen greedily")
     axes.set(xlabel="number of units m", ylabel="root mean squared error", xscale="log")
     axes.set(yscale="log", xticks=some.tolist(), ylim=(1e-3, 40))
-    axes.minorticks_off()
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
+    legend_beside(axes)
     return figure

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from vademecum.canvas import GREY, legend_beside
+from vademecum.canvas import GREY, legend_beside, panels
 from vademecum.connectionism import (
     HopfieldNetwork,
     PerceptronPath,
@@ -48,8 +48,8 @@ def perceptron_learns(
     points, path = learn(margin, dimension)
     updates = len(path.examples)
     done = round(updates * progress / 100)
-    figure = Figure((8, 3.4))
-    left, right = figure.subplots(1, 2)
+    margins = (0.1, 0.2, 0.5, 0.3)
+    figure, (left, right) = panels((8, 3.4), 1, 2, margins=margins, gaps=(1.7, 0))
     draw_boundary(left, points, path.weights[done])
     left.set_title(f"after {done} of {updates} corrections")
     bound = points.x.norm(dim=1).max().item() ** 2 / margin**2
@@ -57,6 +57,8 @@ def perceptron_learns(
     right.plot(done, done, "o", color="C1", label="now")
     right.axhline(bound, ls="--", color="C2", label=f"Novikov's bound {bound:.0f}")
     right.set(xlabel="corrections", ylabel="mistakes", yscale="symlog", ylim=(0, 4 * bound))
+    right.set_xlim(-0.3, 1.05 * max(updates, 4))
+    right.locator_params("x", integer=True)
     right.legend(loc="lower right")
     return figure
 
@@ -107,8 +109,8 @@ def completed_digit(
     path = [start, *partial_sweep(net, start, dice)]
     path.append(net.retrieve(path[-1], generator=dice).states)
     titles = ("start", "25 % answered", "50 % answered", "75 % answered", "at rest")
-    figure = Figure((8, 2.3))
-    for axes, x, title in zip(figure.subplots(1, 5), path, titles, strict=True):
+    figure, places = panels((8, 2.2), 1, 5, margins=(0.05, 0.05, 0.45, 0.25), gaps=(0.1, 0))
+    for axes, x, title in zip(places, path, titles, strict=True):
         axes.imshow(x.view(SIDE, SIDE).numpy(), cmap="gray_r", vmin=-1, vmax=1)
         energy, alike = float(net.energy(x)), float(overlap(x, digit))
         axes.set(xticks=[], yticks=[], xlabel=f"energy {energy:.0f}\noverlap {alike:.2f}")
@@ -131,9 +133,9 @@ def memory(stored: int, rule: str) -> HopfieldNetwork:
 
 def partial_sweep(net: HopfieldNetwork, x: Tensor, dice: torch.Generator) -> list[Tensor]:
     """The states after a quarter, a half and three quarters of the units have answered."""
-    states, x = [], x.clone()
+    w, states, x = net.weights, [], x.clone()
     for count, i in enumerate(torch.randperm(net.n, generator=dice)[: 3 * net.n // 4].tolist(), 1):
-        field = net.fields(x)[i]
+        field = w[i] @ x
         x[i] = x[i] if field == 0 else field.sign()
         if count % (net.n // 4) == 0:
             states.append(x.clone())
@@ -142,7 +144,7 @@ def partial_sweep(net: HopfieldNetwork, x: Tensor, dice: torch.Generator) -> lis
 
 @picture(claims=("connectionism.hopfield_capacity", "connectionism.hopfield_overlap"))
 def memory_collapses(
-    units: Annotated[int, Range(50, 500, 50)] = 300,
+    units: Annotated[int, Range(50, 400, 50)] = 200,
     flipped: Annotated[int, Range(0, 40, 5, unit="%")] = 0,
 ) -> Figure:
     """How much a Hopfield network can remember.
@@ -155,10 +157,11 @@ def memory_collapses(
         units: How many units the network has.
         flipped: How many bits of a pattern are flipped at the start.
     """
-    loads = [0.03 * k for k in range(1, 9)]
+    loads = (0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
     dice = torch.Generator().manual_seed(0)
     options = {"trials": 3, "probes": 10, "generator": dice}
     curve = capacity_curve(units, loads, noise=flipped / 100, **options)
-    figure = Figure((8, 3.2))
-    draw_capacity(curve, figure.subplots())
+    figure, axes = panels((8, 3.2), margins=(0.7, 1.6, 0.5, 0.3))
+    draw_capacity(curve, axes)
+    legend_beside(axes)
     return figure

@@ -11,7 +11,7 @@ from scipy.stats import binom
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vademecum.canvas import GREY, legend_beside, plain_numbers
+from vademecum.canvas import GREY, legend_beside, panels, plain_numbers
 from vademecum.foundations import (
     SpectralDensity,
     chebyshev_bound,
@@ -54,8 +54,8 @@ def lanczos_spectrum(
     low, high = exact.nodes.min().item(), exact.nodes.max().item()
     width = (high - low) / 60
     grid = torch.linspace(low - 6 * width, high + 6 * width, 400, dtype=a.dtype)
-    figure = Figure((8, 4.6))
-    top, bottom = figure.subplots(2, 1, sharex=True)
+    margins = (0.85, 2.1, 0.5, 0.3)
+    figure, (top, bottom) = panels((8, 4.6), 2, 1, margins=margins, gaps=(0, 0.15), sharex=True)
     top.fill_between(grid, exact(grid, width=width)[0], 1e-9, color=GREY, alpha=0.35, label="true")
     dice = torch.Generator().manual_seed(0)
     found = spectral_density(a, probes=probes, steps=steps, generator=dice)
@@ -131,8 +131,7 @@ def tails_of_a_mean(
     mean = CHANCES.get(law, 0.5)
     variance = mean * (1 - mean) if law in CHANCES else 1 / 12
     eps = torch.linspace(0.001, 0.5, 250, dtype=torch.float64)
-    figure = Figure((8, 3.6))
-    axes = figure.subplots()
+    figure, axes = panels((8, 3.6), margins=(0.9, 1.9, 0.5, 0.1))
     axes.plot(eps, markov_bound(mean, mean + eps), ":", label="Markov")
     cantelli = chebyshev_bound(variance, eps, n, two_sided=False)
     axes.plot(eps, cantelli, "--", label="Chebyshev, one-sided")
@@ -164,7 +163,7 @@ def means(law: str, n: int, count: int) -> Tensor:
 @picture(claims=("foundations.projection_nearest", "foundations.convex_set"))
 def nearest_points(
     radius: Annotated[float, Range(0.2, 1.8, 0.1)] = 1.0,
-    distance: Annotated[float, Range(1.0, 2.0, 0.1)] = 2.0,
+    distance: Annotated[float, Range(1.2, 2.0, 0.1)] = 2.0,
 ) -> Figure:
     """The nearest point of a set.
 
@@ -182,8 +181,8 @@ def nearest_points(
     sets: list[Any] = [("l1", "ℓ₁ ball", diamond, diamond.roll(1)), ("l2", "ℓ₂ ball", *circle.T)]
     sets += [("linf", "ℓ∞ ball", square, square.roll(1))]
     sets += [("simplex", "simplex", diamond[:2], 1 - diamond[:2])]
-    figure = Figure((8, 2.6))
-    for axes, (name, title, x, y) in zip(figure.subplots(1, 4), sets, strict=True):
+    figure, places = panels((8, 2.5), 1, 4, margins=(0.05, 0.05, 0.05, 0.5), gaps=(0.1, 0))
+    for axes, (name, title, x, y) in zip(places, sets, strict=True):
         axes.fill(radius * x, radius * y, color="C2", alpha=0.3)
         zeros = draw_projections(axes, distance * circle, name, radius)
         axes.set_title(f"{title}\n{zeros} of {len(circle)} with a zero", fontsize=9)

@@ -7,7 +7,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from vademecum.canvas import GREY, legend_beside, plain_numbers
+from vademecum.canvas import GREY, legend_beside, panels, plain_numbers
 from vademecum.gradients import Tape, backprop
 from vademecum.models import mlp
 from vademecum.pictures import Range, picture
@@ -48,14 +48,14 @@ def signal_by_layer(
         x = torch.randn(100, WIDTH, dtype=torch.float64)
     norms = backprop(net, x, torch.arange(100) % 10).norms
     at, errors = range(1, depth + 1), [n.error for n in norms[1::2]]
-    figure = Figure((8, 3.6))
-    axes = figure.subplots()
+    figure, axes = panels((8, 3.6), margins=(0.75, 1.8, 0.5, 0.3))
     forward, weights = [n.activation for n in norms[1::2]], [n.gradient for n in norms[::2]]
     axes.plot(at, forward, "^:", ms=3, lw=1, color=GREY, label="activations →")
     axes.plot(at, errors, "o-", ms=4, color="C0", label="← error")
     axes.plot(at, weights, "x--", ms=4, lw=1, color="C1", label="gradient of the weights")
     axes.set(xlabel="layer", ylabel="norm, all examples", yscale="log")
     axes.minorticks_off()
+    axes.locator_params("x", integer=True)
     ratio = errors[0] / errors[-1]
     title = f"At the first layer the error is {ratio:.2g} times what it was at the last:"
     axes.set_title(f"{title} {ratio ** (1 / (depth - 1)):.3f} a layer")
@@ -96,13 +96,14 @@ def forward_against_reverse(
         outputs: How many numbers it gives.
         hidden: How many hidden layers of 16 units there are.
     """
-    figure = Figure((8, 3.4))
-    panels = [
+    facts = [
         ("inputs", inputs, SIZES, [work(n, outputs, hidden) for n in SIZES]),
         ("outputs", outputs, SIZES, [work(inputs, m, hidden) for m in SIZES]),
         ("hidden layers", hidden, DEPTHS, [stored(inputs, outputs, k) for k in DEPTHS]),
     ]
-    for axes, (name, here, at, found) in zip(figure.subplots(1, 3), panels, strict=True):
+    margins = (1.05, 0.1, 0.5, 0.4)
+    figure, (first, second, last) = panels((8, 3.4), 1, 3, margins=margins, gaps=(0.9, 0))
+    for axes, (name, here, at, found) in zip((first, second, last), facts, strict=True):
         forward, reverse = zip(*found, strict=True)
         axes.plot(at, forward, "s--", ms=4, label="forward mode")
         axes.plot(at, reverse, "o-", ms=4, label="reverse mode")
@@ -112,8 +113,7 @@ def forward_against_reverse(
             axes.set(xscale="log", yscale="log", xticks=at, ylim=(100, 1e6))
             plain_numbers(axes.xaxis)
             plain_numbers(axes.yaxis, "{x:,.0f}")
-    first, _, last = figure.axes
-    first.set_ylabel("scalar operations, whole Jacobian")
+    first.set_ylabel("operations, whole Jacobian")
     last.set_ylabel("numbers stored, one pass")
     first.legend(loc="upper left")
     forward, reverse = work(inputs, outputs, hidden)

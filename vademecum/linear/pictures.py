@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_diabetes
 from torch import Tensor
 
-from vademecum.canvas import GREY, legend_beside, plain_numbers
+from vademecum.canvas import GREY, legend_beside, panels, plain_numbers
 from vademecum.data import load
 from vademecum.linear import (
     PCA,
@@ -42,8 +42,9 @@ def ridge_and_lasso_paths(
         patients: How many patients there are to learn from; the others are for validation.
     """
     chosen = int((ALPHAS - alpha).abs().argmin())
-    figure = Figure((8, 4.8))
-    grid = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(3, 2))
+    options = {"sharex": True, "sharey": "row", "height_ratios": (3, 2)}
+    margins, gaps = (0.85, 1.4, 0.5, 0.5), (0.15, 0.15)
+    figure, grid = panels((8, 4.8), 2, 2, margins=margins, gaps=gaps, **options)
     for (top, bottom), (name, (w, train, held)) in zip(grid.T, paths(patients), strict=True):
         for i, feature in enumerate(diabetes().names):
             style = {"color": f"C{i % 5}", "ls": "-" if i < 5 else "--", "lw": 1.4}
@@ -119,8 +120,7 @@ def modes_while_training(
     flow = learn(depth, scale, gap, noise)
     seen = flow.measured.clone()
     seen[1 + round(progress / 100 * (len(seen) - 1)) :] = torch.nan
-    figure = Figure((8, 3.4))
-    axes = figure.subplots()
+    figure, axes = panels((8, 3.4), margins=(0.7, 0.9, 0.5, 0.3))
     draw_modes(flow._replace(measured=seen), axes)
     axes.set_title(axes.get_title(), fontsize=10)
     legend_beside(axes)
@@ -157,8 +157,8 @@ def digits_rebuilt(
     pca, x = components_of_digits(), test_digits()[first : first + 10]
     axes = pca.components_[:components]
     rebuilt = pca.mean_ + (x - pca.mean_) @ axes.T @ axes
-    figure = Figure((8, 2.1))
-    for place, images in zip(figure.subplots(2), (x, rebuilt), strict=True):
+    figure, places = panels((8, 2.1), 2, margins=(0, 0, 0.1, 0.3), gaps=(0, 0.1))
+    for place, images in zip(places, (x, rebuilt), strict=True):
         row = images.view(10, 8, 8).permute(1, 0, 2)
         row = torch.nn.functional.pad(row, (1, 1)).flatten(1)
         place.imshow(row.numpy(), cmap="gray_r", vmin=0, vmax=1)

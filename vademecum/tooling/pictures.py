@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 from matplotlib.figure import Figure
 
-from vademecum.canvas import GREY, legend_beside
+from vademecum.canvas import GREY, legend_beside, panels
 from vademecum.pictures import Range, picture
 
 __all__ = ["gradients_add_up", "round_half_to_even"]
@@ -34,8 +34,7 @@ def round_half_to_even(
     dice = Random(seed)
     drawn = [dice.randrange(10 ** (decimals + 2)) / 10**decimals for _ in range(numbers)]
     rules = (("half to even: round(x)", round, "o", "C0"), ("half up", half_up, "x", "C1"))
-    figure = Figure((8, 3.2))
-    left, right = figure.subplots(1, 2, width_ratios=(2, 3))
+    figure, (left, right) = panels((8, 3.2), 1, 2, gaps=(0.9, 0), width_ratios=(2, 3))
     ties = [k + 0.5 for k in range(-3, 3)]
     for k in range(-3, 4):
         left.plot([k - 0.5, k + 0.5], [k, k], color=GREY)
@@ -79,8 +78,7 @@ def gradients_add_up(
     """
     loops = ((1, "every step", "o-", "C0"), (every, f"every {every} steps", "s:", "C2"))
     loops += ((0, "never", "x--", "C1"),)
-    figure = Figure((8, 3.6))
-    plane, right = figure.subplots(1, 2)
+    figure, (plane, right) = panels((8, 3.6), 1, 2, margins=(0.7, 1.3, 0.5, 0.1), gaps=(0.7, 0))
     side = torch.linspace(-1.6, 1.6, 60)
     bowl = (side**2 + 3 * side[:, None] ** 2) / 2
     plane.contour(side, side, bowl, levels=8, colors=GREY, linewidths=0.6, alpha=0.6)
@@ -91,8 +89,7 @@ def gradients_add_up(
         right.plot(loss, style, ms=3, lw=1, color=colour, label=name)
     plane.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal", xlabel="w₁", ylabel="w₂")
     right.set(xlabel="step", ylabel="loss", xlim=(0, 60), ylim=(0, 4))
-    legend_beside(right)
-    right.get_legend().set_title("gradients reset")
+    legend_beside(right, title="gradients reset")
     return figure
 
 

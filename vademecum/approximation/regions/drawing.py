@@ -23,6 +23,7 @@ from vademecum.arguments import choice, floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.path import Path
 
 __all__ = ["draw_regions"]
 
@@ -56,7 +57,7 @@ def draw_regions(
         True
     """
     from matplotlib import colormaps
-    from matplotlib.collections import PolyCollection
+    from matplotlib.collections import PathCollection
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
@@ -69,9 +70,10 @@ def draw_regions(
     light = {"class": 0.4 + 0.6 * colormaps["tab10"](range(10)),
              "gradient": colormaps["viridis"](range(90, 256)),
              "nothing": colormaps["Pastel1"](range(9))}[colour]  # fmt: skip
-    patches = PolyCollection(
-        list(regions.corners.cpu().numpy()),
-        array=_shade(regions, colour).cpu().numpy(),
+    shades, which = _shade(regions, colour).unique(return_inverse=True)
+    patches = PathCollection(
+        [_outline(regions, which == i) for i in range(len(shades))],
+        array=shades.cpu().numpy(),
         cmap=ListedColormap(light),
         clim=None if colour == "gradient" else (0, len(light) - 1),
         edgecolors="0.15",
@@ -88,6 +90,19 @@ def draw_regions(
     axes.set(xlim=(s0, s1), ylim=(t0, t1), xlabel="s", ylabel="t", aspect="equal")
     axes.set_title(f"{len(regions.maps)} linear regions")
     return cast(Figure, axes.get_figure(root=True))
+
+
+def _outline(regions: Regions, chosen: Tensor) -> "Path":
+    """Some of the polygons as one path: files and viewers are quicker with few long ones."""
+    from matplotlib.path import Path
+
+    corners, sizes = regions.corners[chosen], regions.sizes[chosen, None]
+    corners = torch.cat([corners, corners[:, :1]], 1)
+    place = torch.arange(corners.shape[1], device=sizes.device).expand(len(corners), -1)
+    codes = torch.where(place == 0, Path.MOVETO, Path.LINETO)
+    codes = torch.where(place == sizes, Path.CLOSEPOLY, codes).to(torch.uint8)
+    kept = place <= sizes
+    return Path(corners[kept].cpu().numpy(), codes[kept].cpu().numpy())
 
 
 def _shade(regions: Regions, colour: str) -> Tensor:

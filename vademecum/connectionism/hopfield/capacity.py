@@ -270,10 +270,7 @@ def draw_capacity(curve: CapacityCurve, axes: "Axes | None" = None) -> "Figure":
         below = [top.load * k / 200 for k in range(1, 200)] + [top.load]
         theory = [mean_field_overlap(load) for load in below]
         axes.plot(below, theory, "--", color="0.5", label="mean-field theory")
-        axes.axvline(top.load, ls=":", color="0.5")
-        axes.annotate(
-            f"capacity {top.load:.3f}", (top.load, 0.02), (4, 0), textcoords="offset points"
-        )
+        axes.axvline(top.load, ls=":", color="0.5", label=f"capacity {top.load:.3f}")
     axes.set(xlabel="load s / n (patterns per unit)", ylabel="overlap after retrieval")
     axes.set(xlim=(0, None), ylim=(min(0.0, float(curve.low.min())), 1.05))
     start = f", {curve.noise:.0%} of the bits flipped" if curve.noise else ""
