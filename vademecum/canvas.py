@@ -22,7 +22,16 @@ from matplotlib.ticker import NullLocator
 
 from vademecum.errors import UsageError
 
-__all__ = ["GREY", "legend_beside", "panels", "plain_numbers", "save", "styled", "svg"]
+__all__ = [
+    "GREY",
+    "checked_path",
+    "legend_beside",
+    "panels",
+    "plain_numbers",
+    "save",
+    "styled",
+    "svg",
+]
 
 GREY = "#7d8289"
 """Of words, axes and whatever else stands back."""
@@ -118,20 +127,30 @@ def svg(figure: Figure) -> bytes:
     return re.sub(rb"\n +", b"\n", made).replace(b"</style>", _RULES.encode() + b"</style>", 1)
 
 
-def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure into a file whose ending says how: .svg, .png, .pdf.
+def checked_path(path: str | Path) -> Path:
+    """The path, if a figure can be written there.
 
     Raises:
         UsageError: If the ending is unknown, or there is no such folder.
     """
     path = Path(path)
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix.removeprefix(".").lower() not in known:
-        raise UsageError(f"{path} must end in one of .{', .'.join(sorted(known))}")
+    if path.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise UsageError(f"{path} must end in one of .svg, .png, .pdf")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.absolute().parent}")
+    return path
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure into a file whose ending says how: .svg, .png or .pdf.
+
+    Raises:
+        UsageError: If the ending is another one, or there is no such folder.
+    """
+    path = checked_path(path)
     if path.suffix.lower() == ".svg":
         path.write_bytes(svg(figure))
-    else:  # viewers show what is transparent as black, or chequered
-        with _LOCK, matplotlib.rc_context(_STYLE):
-            figure.savefig(path, dpi=150, facecolor="white")
+        return
+    undated = {"CreationDate": None} if path.suffix.lower() == ".pdf" else None
+    with _LOCK, matplotlib.rc_context(_STYLE):  # viewers show what is transparent as black
+        figure.savefig(path, dpi=150, facecolor="white", metadata=undated)

@@ -88,6 +88,13 @@ class Knob:
         """What its numbers count, if anything."""
         return self.range.unit if self.range else ""
 
+    @property
+    def domain(self) -> str:
+        """Which values it takes, in words."""
+        if self.range:
+            return f"from {self.range.low} to {self.range.high} {self.unit}".rstrip()
+        return f"one of {', '.join(map(repr, self.positions))}"
+
     def accept(self, value: Any) -> Any:
         """The value, if the knob can take it.
 
@@ -99,13 +106,11 @@ class Knob:
             for known in self.positions:
                 if type(known) is type(value) and known == value:
                     return known
-            known = ", ".join(map(repr, self.positions))
-            raise UsageError(f"{self.name} must be one of {known}, got {value!r}")
+            raise UsageError(f"{self.name} must be {self.domain}, got {value!r}")
         number = isinstance(value, int) or (kind is float and isinstance(value, float))
         if isinstance(value, bool) or not number or not self.range.low <= value <= self.range.high:
             what = "an integer" if kind is int else "a number"
-            within = f"from {self.range.low} to {self.range.high}"
-            raise UsageError(f"{self.name} must be {what} {within}, got {value!r}")
+            raise UsageError(f"{self.name} must be {what} {self.domain}, got {value!r}")
         return kind(value)
 
     def read(self, text: str) -> Any:

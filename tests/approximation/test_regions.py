@@ -199,7 +199,7 @@ def test_draw_regions(colour):
     points = torch.tensor([[0.5, 0.25], [-1.0, 0.0]])
     figure = draw_regions(found, colour=colour, points=points, labels=torch.tensor([0, 2]))
     polygons, dots = figure.axes[0].collections
-    closed = [sum(path.codes == path.CLOSEPOLY) for path in polygons.get_paths()]
+    closed = [list(path.codes).count(path.CLOSEPOLY) for path in polygons.get_paths()]
     torch.testing.assert_close(torch.tensor(dots.get_offsets()), points.double())
     assert sum(closed) == len(found.maps)
     shade = torch.as_tensor(polygons.get_array())

@@ -77,13 +77,12 @@ def test_draw_capacity_shows_measurement_and_theory():
     axes = draw_capacity(curve).axes[0]
     assert axes.get_xlabel() == "load s / n (patterns per unit)"
     assert axes.get_ylabel() == "overlap after retrieval"
-    assert [text.get_text() for text in axes.texts] == ["capacity 0.138"]
     _, labels = axes.get_legend_handles_labels()
-    assert labels == ["mean-field theory", "measured, n = 100"]
+    assert labels == ["mean-field theory", "capacity 0.138", "measured, n = 100"]
     styles = {line.get_linestyle() for line in axes.lines}
     assert {"--", ":"} <= styles  # told apart without colour
     other = draw_capacity(capacity_curve(50, [0.1], trials=2, rule="perceptron")).axes[0]
-    assert not other.texts
+    assert other.get_legend_handles_labels()[1] == ["measured, n = 50"]
 
 
 def test_progress_shows_where_it_is_asked_for(capsys):

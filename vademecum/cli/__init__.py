@@ -21,6 +21,7 @@ from jsonargparse import ArgumentParser
 from vademecum import __version__
 from vademecum.cli.atlas import atlas
 from vademecum.cli.check import check
+from vademecum.cli.draw import draw, knobs_as_flags
 from vademecum.cli.ledger import claims, errata, show
 from vademecum.cli.machine import data, doctor
 from vademecum.errors import UsageError
@@ -28,7 +29,8 @@ from vademecum.errors import UsageError
 __all__ = ["main"]
 
 COMMANDS: dict[str, Callable[..., int]] = {
-    command.__name__: command for command in (atlas, check, claims, show, errata, data, doctor)
+    command.__name__: command
+    for command in (atlas, check, claims, show, errata, draw, data, doctor)
 }
 
 _METAVARS = {int: "N", float: "SECONDS", Path: "FILE"}
@@ -108,6 +110,8 @@ def _help_of(name: str, text: str) -> str:
 
 def _knobs_as_flags(argv: list[str]) -> list[str]:
     # argparse takes optional positionals only next to the first one; flags go anywhere.
+    if argv[:1] == ["draw"]:
+        return ["draw", *knobs_as_flags(argv[1:])]
     if argv[:1] != ["show"]:
         return argv
     return [f"--set={word}" if re.match(r"[A-Za-z_]\w*=", word) else word for word in argv]

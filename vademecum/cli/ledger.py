@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vademecum.cli.choice import Kind, choose, find, parse_knobs
 from vademecum.cli.screen import as_json, field, heading, table
-from vademecum.errors import UsageError
 
 if TYPE_CHECKING:
     from vademecum.claims import Claim, Evidence, Foil
@@ -77,7 +76,9 @@ def show(
     claim = find(id)
     knobs = parse_knobs(claim, set)
     if figure:
-        _insist_on_picture(figure)
+        from vademecum.canvas import checked_path
+
+        checked_path(figure)  # before anything is run
     report = claim.run(seed, full=full, **knobs)
     heading(f"{claim.id}: {claim.title}")
     print(claim.statement.partition("\n")[2].strip("\n"), end="\n\n")
@@ -95,21 +96,12 @@ def show(
     if report.error:
         print(report.error.strip())
     if figure:
+        from vademecum.canvas import save, styled
         from vademecum.figures import draw
 
-        draw(report).savefig(figure, dpi=150)
+        save(styled(lambda: draw(report)), figure)
         print(f"figure: {figure}")
     return 0 if report else 1
-
-
-def _insist_on_picture(path: Path) -> None:
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    known = FigureCanvasBase.get_supported_filetypes()
-    if path.suffix.removeprefix(".").lower() not in known:
-        raise UsageError(f"--figure {path} must end in one of .{', .'.join(sorted(known))}")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"--figure {path}: there is no folder {path.absolute().parent}")
 
 
 def _plain(value: Any) -> str:

@@ -99,8 +99,8 @@ def _outline(regions: Regions, chosen: Tensor) -> "Path":
     corners, sizes = regions.corners[chosen], regions.sizes[chosen, None]
     corners = torch.cat([corners, corners[:, :1]], 1)
     place = torch.arange(corners.shape[1], device=sizes.device).expand(len(corners), -1)
-    codes = torch.where(place == 0, Path.MOVETO, Path.LINETO)
-    codes = torch.where(place == sizes, Path.CLOSEPOLY, codes).to(torch.uint8)
+    move, line, close = int(Path.MOVETO), int(Path.LINETO), int(Path.CLOSEPOLY)
+    codes = torch.where(place == 0, move, torch.where(place == sizes, close, line))
     kept = place <= sizes
     return Path(corners[kept].cpu().numpy(), codes[kept].cpu().numpy())
 
