@@ -16,7 +16,10 @@ project = "Vademecum"
 author = "the Vademecum authors"
 version = release = vademecum.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "mathml"]
+extensions = [
+    *("myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"),
+    *("docstrings", "links", "mathml", "room_pages"),
+]
 exclude_patterns = ["_build"]
 
 html_theme = "furo"

@@ -76,9 +76,9 @@ def _process(_: Sphinx, what: str, name: str, obj: Any, options: Any, lines: lis
 
 
 def _skip(_: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what a reader has no use for: tuple fields, scikit-learn's metadata routing."""
+    """Leave out what no reader calls: tuple fields, scikit-learn's metadata routing, reprs."""
     field = type(obj).__name__ == "_tuplegetter"
-    return True if field or re.fullmatch(r"set_\w+_request", name) else None
+    return True if field or re.fullmatch(r"set_\w+_request|extra_repr", name) else None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

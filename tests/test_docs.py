@@ -1,6 +1,9 @@
 """The documentation's own tools: generated tables, maths, docstrings."""
 
+import doctest
+import importlib
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -192,8 +195,59 @@ def test_maths_that_the_converter_would_misread(tex: str, same: str) -> None:
     assert mathml(tex).startswith("<math")
 
 
+@pytest.fixture(scope="module")
+def pages() -> Any:
+    return _module("room_pages")
+
+
 @pytest.mark.parametrize("room", vademecum.ROOMS)
-def test_a_room_has_a_page_with_all_its_exports(room: str) -> None:
-    page = (DOCS / "rooms" / f"{room}.md").read_text()
-    assert f".. automodule:: vademecum.{room}\n   :members:\n" in page
+def test_a_room_has_a_page_with_all_its_exports(pages, room: str) -> None:
+    page = pages.room_page(room, (DOCS / "rooms" / f"{room}.md").read_text())
+    entries = re.findall(rf"^\.\. auto(?:class|function):: vademecum\.{room}\.(\w+)$", page, re.M)
+    exported = importlib.import_module(f"vademecum.{room}").__all__
+    assert sorted(entries) == sorted(exported)
+    assert f"(../claims.md#{room})" in page
     assert f"\nrooms/{room}\n" in (DOCS / "index.md").read_text()
+
+
+def test_an_idea_has_a_heading_and_its_exports_below(pages) -> None:
+    page = pages.room_page("linear", "# Linear\n\nSaid first.\n\n## Regression\n\nSaid here.\n")
+    at = [page.index(text) for text in (
+        "# Linear\n\nSaid first.", "[Claims](../claims.md#linear)", "## Regression\n\nSaid here.\n",
+        "### Widrow and Hoff's rule of least mean squares (LMS), learnt in blocks\n\n",
+        "\n.. autoclass:: vademecum.linear.LMS\n   :members:\n",
+        "\n.. autofunction:: vademecum.linear.lms_rate_bounds\n```",
+        "## Classification\n\n### Logistic regression",
+    )]  # fmt: skip
+    assert at == sorted(at)
+
+
+def test_a_chapter_that_the_room_lacks_is_refused(pages) -> None:
+    with pytest.raises(ValueError, match=r"linear.md has \['Zebras'\], which are no chapters"):
+        pages.room_page("linear", "# Linear\n\n## Zebras\n\nStripes.\n")
+
+
+def test_an_entry_names_the_claims_that_check_it(pages) -> None:
+    lines = ["The text."]
+    pages._checks(None, "class", "vademecum.linear.PCA", None, None, lines)
+    assert re.match(r":Checked by: ``linear\.\w+``", lines[2])
+    known = {claim.id for claim in select()}
+    assert {claim for claims in pages.checked_by().values() for claim in claims} <= known
+
+
+def test_every_claim_has_an_anchor() -> None:
+    page = _module("links").with_anchors((DOCS / "claims.md").read_text())
+    assert re.findall(r"^\(([\w.]+)\)=\n### ", page, re.M) == [
+        claim.id for room in vademecum.ROOMS for claim in sorted_by_id(select(f"{room}.*"))
+    ]
+
+
+def sorted_by_id(claims: list) -> list:
+    return sorted(claims, key=lambda claim: claim.id)
+
+
+@pytest.mark.parametrize("name", ["docstrings", "links", "room_pages"])
+def test_the_examples_of_the_tools_work(name: str) -> None:
+    failed, tried = doctest.testmod(_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert tried
+    assert not failed
