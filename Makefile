@@ -34,7 +34,7 @@ stale: .venv/dev  ## whether those are as `make tables` would write them (REPORT
 docs: .venv/dev  ## the documentation, in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 
-pictures: .venv/core  ## redraw the README's pictures
+pictures: .venv/dev  ## redraw the README's pictures
 	$(BIN)/python docs/pictures.py
 
 bench: .venv-bench/ready  ## ours against the peers: make bench ROOM=connectionism

@@ -1,58 +1,43 @@
-"""The README's picture, drawn by the library: `make pictures`."""
+"""The README's pictures: one that the library draws, and the atlas as a browser shows it.
 
+`make pictures` needs chromium for the second kind.
+"""
+
+import shutil
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import torch
-from matplotlib.figure import Figure
-from torch.nn.functional import interpolate
+from playwright.sync_api import sync_playwright
 
-from vademecum.connectionism import HopfieldNetwork, capacity_curve, draw_capacity
-from vademecum.data import load
+from vademecum.canvas import save
+from vademecum.cli import main as vade
+from vademecum.pictures import find_picture
 
 IMAGES = Path(__file__).parent / "images"
-SIDE = 40
-FRAMES = (0, 400, 800, 1600)
-
-
-def digits_in_signs() -> torch.Tensor:
-    """One digit of each kind, enlarged, in black (+1) and white (-1)."""
-    x, y, _ = load("digits")
-    first = [int((y == k).nonzero()[0]) for k in range(10)]
-    large = interpolate(x[first], size=(SIDE, SIDE), mode="bicubic")
-    return torch.where(large.flatten(1) > 0.5, 1.0, -1.0)
-
-
-def partial_sweep(net: HopfieldNetwork, start: torch.Tensor, units: int) -> torch.Tensor:
-    """The state after the first `units` units of a random order have answered."""
-    torch.manual_seed(1)
-    x = start.clone()
-    for i in torch.randperm(net.n)[:units].tolist():
-        field = net.fields(x)[i]
-        x[i] = x[i] if field == 0 else field.sign()
-    return x
+SHOTS = (
+    ("atlas-room", "rooms/approximation.html", "light"),
+    ("atlas-errata", "errata.html", "dark"),
+)
 
 
 def main() -> None:
-    torch.manual_seed(0)
-    patterns = digits_in_signs()
-    net = HopfieldNetwork(patterns, rule="pseudo-inverse")
-    start = torch.where(torch.rand(net.n) < 0.3, -patterns[3], patterns[3])
-
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
-    grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.2))
-    left, right = (figure.add_subfigure(grid[0, k]) for k in (0, 1))
-    left.suptitle(
-        "A Hopfield network that stores ten digits\ncompletes a corrupted one", fontsize="medium"
-    )
-    for axes, units in zip(left.subplots(2, 2).flat, FRAMES, strict=True):
-        x = partial_sweep(net, start, units)
-        axes.imshow(x.view(SIDE, SIDE), cmap="gray_r", vmin=-1, vmax=1)
-        axes.set(xticks=[], yticks=[], xlabel=f"energy {float(net.energy(x)):.0f}")
-        axes.set_title(f"{units} units answered", fontsize="medium")
-    loads = torch.linspace(0.02, 0.24, 23).tolist()
-    draw_capacity(capacity_curve(2000, loads, trials=10), right.subplots())
-    IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / "connectionism.png", dpi=130)
+    figure = find_picture("approximation.regions_while_training")(depth=3)
+    save(figure, IMAGES / "regions.svg")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        sys.exit("chromium is not installed: the pictures of the atlas stay as they are")
+    with TemporaryDirectory() as site, sync_playwright() as driver:
+        vade(["atlas", "--export", site])
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name, page, colours in SHOTS:
+            tab = browser.new_page(
+                color_scheme="dark" if colours == "dark" else "light",
+                viewport={"width": 1280, "height": 860},
+            )
+            tab.goto(f"file://{site}/{page}")
+            tab.screenshot(path=IMAGES / f"{name}.png")
+        browser.close()
 
 
 if __name__ == "__main__":

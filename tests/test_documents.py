@@ -1,18 +1,25 @@
 """What the README and CONTRIBUTING show must work as shown."""
 
 import doctest
+import importlib
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import vademecum.connectionism
+from bench.outside.page import MEASURE, run_examples
 from tests.test_structure import has_example, long_functions
+from vademecum import ROOMS
 from vademecum.claims.ledger import LEDGER
+from vademecum.cli import main
 from vademecum.testing import check_claim
 
 ROOT = Path(__file__).parent.parent
@@ -24,11 +31,42 @@ def _blocks(name: str) -> list[str]:
 
 
 def test_the_readme_shows_what_happens():
-    (shown,) = _blocks("README.md")
-    test = doctest.DocTestParser().get_doctest(shown, {}, "README.md", None, None)
-    failed, tried = doctest.DocTestRunner().run(test)
-    assert tried == 9
+    failed, tried = run_examples(ROOT / "README.md")
+    assert tried == 15
     assert failed == 0
+
+
+def test_the_readme_shows_what_the_command_prints(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```\n\$ vade (show .*?)```", text, re.DOTALL)
+    command, _, shown = block.partition("\n")
+    assert main(command.split()) == 0
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    printed = capsys.readouterr().out
+    assert doctest.OutputChecker().check_output(shown, printed, flags), printed
+
+
+def test_a_network_can_be_measured_as_the_page_shows():
+    failed, tried = run_examples(MEASURE, without="transformers")
+    assert tried > 70
+    assert failed == 0
+
+
+def _takes_a_module(thing: Any) -> bool:
+    if not inspect.isfunction(thing):
+        return False
+    return nn.Module in {p.annotation for p in inspect.signature(thing).parameters.values()}
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "testing"])
+def test_the_page_leaves_no_instrument_out(room):
+    package = importlib.import_module(f"vademecum.{room}")
+    things = {name: getattr(package, name) for name in package.__all__}
+    instruments = {name for name, thing in things.items() if _takes_a_module(thing)}
+    page = MEASURE.read_text(encoding="utf-8")
+    imported = " ".join(re.findall(rf"from vademecum\.{room} import (\([^)]*\)|.*)", page))
+    assert instruments <= set(re.findall(r"\w+", imported))
+    assert instruments <= set(re.findall(r"(\w+)\(", page))
 
 
 def _module(name: str, source: str) -> ModuleType:

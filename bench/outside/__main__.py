@@ -1,12 +1,13 @@
 """`python -m bench.outside [--models PATTERN] [--instruments PATTERN]`: the matrix, printed.
 
-One row a model, one column an instrument. The exit code is 1 if anything is wrong, crashes, changes
-the model or is refused although nobody expected it.
+One row a model, one column an instrument; then the examples of `docs/measure.md`. The exit code is
+1 if anything is wrong, crashes, changes the model or is refused although nobody expected it.
 """
 
 import argparse
 import fnmatch
 import importlib
+import importlib.util
 import time
 from collections import Counter
 
@@ -14,6 +15,7 @@ import torch
 
 from bench.outside.cases import Case
 from bench.outside.matrix import AFTERWARDS, INSTRUMENTS, Cell, cells
+from bench.outside.page import MEASURE, run_examples
 
 LIBRARIES = ("torch", "odd", "transformers", "timm", "geometric")
 SIGNS = {"right": "+", "refused": "r", "unexpected": "R", "wrong": "W", "crash": "C",
@@ -39,7 +41,14 @@ def main() -> int:
                 print(_line(case.name, row, names) + took, flush=True)
                 found += row
     _reasons(found)
-    return int(any(cell.bad for cell in found))
+    return int(any(cell.bad for cell in found) or _page_fails())
+
+
+def _page_fails() -> bool:
+    known = importlib.util.find_spec("transformers") is not None
+    page = run_examples(MEASURE, without="" if known else "transformers")
+    print(f"{MEASURE.name}: {page.failed} of {page.attempted} examples fail")
+    return page.failed > 0
 
 
 def _cases(library: str) -> list[Case]:
