@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from sklearn.base import BaseEstimator
+from torch import nn
 
 import vademecum
 from vademecum.atlas.typeset import mathml
@@ -251,3 +254,24 @@ def test_the_examples_of_the_tools_work(name: str) -> None:
     failed, tried = doctest.testmod(_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried
     assert not failed
+
+
+def _exports() -> dict[str, Any]:
+    rooms = [importlib.import_module(f"vademecum.{room}") for room in vademecum.ROOMS]
+    return {name: getattr(room, name) for room in rooms for name in room.__all__}
+
+
+def _has_a_task(thing: Any) -> bool:
+    """Whether it measures a model or an operator, or is an estimator or a drawing."""
+    if inspect.isclass(thing):
+        return issubclass(thing, BaseEstimator)
+    first = next(iter(inspect.signature(thing).parameters.values()), None)
+    return first is not None and (first.annotation is nn.Module or first.name == "op")
+
+
+def test_the_index_of_tasks_names_what_there_is() -> None:
+    page = (DOCS / "tasks.md").read_text()
+    named = set(re.findall(r"`(\w+)`", page)) - {"DataLoader"}
+    exports = _exports()
+    assert named <= set(exports)
+    assert {name for name, thing in exports.items() if _has_a_task(thing)} <= named
