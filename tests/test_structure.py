@@ -52,30 +52,30 @@ def imports(source: str, module: str, *, package: bool = False) -> Iterator[str]
             yield from (str(a.value) for a in node.args if isinstance(a, ast.Constant))
 
 
-def place(module: str) -> tuple[str, str, bool]:
-    """The layer of a module of ours, its name there, and whether it belongs to a room's claims."""
+def place(module: str) -> tuple[str, str, str]:
+    """The layer of a module of ours, its name there, and whether it is of claims or pictures."""
     _, name, rest = (*module.split(".", 2), "", "")[:3]
-    if name in COURSE:
-        return "room", name, rest.partition(".")[0] == "claims"
-    return ("application" if name in APPLICATIONS else "top"), name, name == "claims"
+    layer = "room" if name in COURSE else "application" if name in APPLICATIONS else "top"
+    noun = rest.partition(".")[0] if layer == "room" else name.replace("canvas", "pictures")
+    return layer, name, noun if noun in ("claims", "pictures") else ""
 
 
 def violations(source: str, module: str, *, package: bool = False) -> list[str]:
     """Which imports of a module break the layers, and why."""
-    layer, name, states = place(module)
+    layer, name, noun = place(module)
     found = []
     for target in imports(source, module, package=package):
         if target.partition(".")[0] != "vademecum":
             continue
-        its_layer, its_name, its_claims = place(target)
+        its_layer, its_name, its_noun = place(target)
         if layer != "application" and its_layer == "application":
             found.append(f"{module} imports the application {target}")
         elif layer == "top" and its_layer == "room":
             found.append(f"{module} is above all rooms and imports {target}")
         elif layer == "room" and its_layer == "room" and not _earlier(its_name, name):
             found.append(f"{module} imports the later room {target}")
-        elif layer == "room" and its_claims and not states:
-            found.append(f"{module} is a part and imports claims: {target}")
+        elif layer == "room" and its_noun not in ("", noun):
+            found.append(f"{module} is {noun or 'a part'} and imports {its_noun}: {target}")
     return found
 
 
@@ -114,6 +114,11 @@ def test_every_module_has_a_layer():
         ("linear.ridge", "from . import claims", "is a part"),
         ("linear.ridge", "from vademecum.claims import claim", "is a part"),
         ("linear.ridge", "from vademecum.connectionism import claims", "is a part"),
+        ("linear.pictures", "from vademecum.canvas import svg\nfrom ..pictures import Range", ""),
+        ("linear.ridge", "from vademecum.linear.pictures import x", "a part and imports pictures"),
+        ("linear.ridge", "from vademecum.canvas import svg", "a part and imports pictures"),
+        ("linear.claims.ridge", "from vademecum.pictures import Range", "imports pictures"),
+        ("linear.pictures", "from .claims import ridge", "is pictures and imports claims"),
         ("linear.ridge", "from vademecum.train import fit", "application vademecum.train.fit"),
         ("figures", "from vademecum.linear import ridge", "above all rooms"),
         ("testing.parts", "import vademecum.linear.ridge", "above all rooms"),
@@ -267,6 +272,12 @@ def test_import_is_cheap():
         loaded = {m.partition(".")[0] for m in modules}
         assert not loaded & {"matplotlib", "scipy", "sympy", "sklearn", "networkx"}
     assert min(seconds) < 0.1
+
+
+def test_rooms_do_not_import_matplotlib():
+    code = "import importlib, sys, vademecum\n"
+    code += "for room in vademecum.ROOMS:\n    importlib.import_module(f'vademecum.{room}')\n"
+    assert "matplotlib" not in run_python(code + "print(*sys.modules)").split()
 
 
 def test_help_does_not_import_torch():

@@ -119,10 +119,12 @@ def svg(figure: Figure) -> bytes:
         >>> svg(Figure((1, 1)))[:5]
         b'<?xml'
     """
-    file = io.BytesIO()
+    file, dpi, canvas = io.BytesIO(), figure.dpi, figure.canvas
     with _LOCK, matplotlib.rc_context(_STYLE):
         # without `savefig`, which draws a figure twice if it has a layout to find
         FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
+    figure.dpi = dpi  # which an SVG sets to 72
+    figure.set_canvas(canvas)
     made = _COORDINATES.sub(lambda found: _DECIMALS.sub(rb"\1", found[0]), file.getvalue())
     return re.sub(rb"\n +", b"\n", made).replace(b"</style>", _RULES.encode() + b"</style>", 1)
 

@@ -120,7 +120,7 @@ def modes_while_training(
     flow = learn(depth, scale, gap, noise)
     seen = flow.measured.clone()
     seen[1 + round(progress / 100 * (len(seen) - 1)) :] = torch.nan
-    figure, axes = panels((8, 3.4), margins=(0.7, 0.9, 0.5, 0.3))
+    figure, axes = panels((8, 3.4), margins=(0.7, 1.0, 0.5, 0.3))
     draw_modes(flow._replace(measured=seen), axes)
     axes.set_title(axes.get_title(), fontsize=10)
     legend_beside(axes)
