@@ -24,7 +24,7 @@ exclude_patterns = ["_build"]
 
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["math.css"]
+html_css_files = ["math.css", "pages.css"]
 html_title = f"Vademecum {release}"
 html_show_copyright = False
 html_math_renderer = "mathml"

@@ -66,10 +66,8 @@ def _stays(literal: nodes.literal) -> bool:
         if isinstance(above, nodes.title | nodes.reference):
             return True
         if isinstance(above, addnodes.desc):
-            names = above.next_node(addnodes.desc_signature).findall(addnodes.desc_parameter)
-            if literal.astext() in {
-                re.split(r"[:=]", name.astext())[0].strip(" *") for name in names
-            }:
+            names = (p.astext() for p in above.findall(addnodes.desc_parameter))
+            if literal.astext() in {re.split(r"[:=]", name)[0].strip(" *") for name in names}:
                 return True
         above = above.parent
     return False

@@ -1,25 +1,30 @@
-"""The page of a room, made from the room: chapters, ideas, and an entry for every export.
+"""The page of a room, made from the room: chapters, ideas, an entry for every export, pictures.
 
-Chapters are the purposes by which the room groups its `__all__`; an idea is a module, whose
-docstring opens its section; an entry has what autodoc finds, the claims that check it and its
-source. `docs/rooms/ROOM.md` says what else there is to say: an introduction, and a sentence or two
-under the heading of a chapter.
+The room's docstring introduces it. Chapters are the purposes by which it groups its `__all__`; an
+idea is a module, whose docstring opens its section; an entry has what autodoc finds, the claims
+that check it and its source. `docs/rooms/ROOM.md` has the title and what else there is to say, at
+the beginning or under the heading of a chapter.
 """
 
 import functools
+import html
 import importlib
 import inspect
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
 from vademecum.atlas.sources import parts_of
+from vademecum.canvas import svg
 from vademecum.claims import select
+from vademecum.pictures import Picture, pictures
 
 __all__ = ["chapters", "room_page", "setup"]
 
+FOLDER = "_static/pictures"
 _STATED = (
     "What the course states about these things, with the verdicts, is under"
     " [Claims](../claims.md#{room}); what the sheets misprint is under"
@@ -58,18 +63,32 @@ def room_page(room: str, text: str) -> str:
     listed = chapters(room)
     if extra := said.keys() - listed.keys():
         raise ValueError(f"{room}.md has {sorted(extra)}, which are no chapters of the room")
-    blocks = [introduction.strip(), _STATED.format(room=room)]
-    for title, ideas in listed.items():
-        blocks += [f"## {title}", said.get(title, "").strip()]
+    title, _, more = introduction.partition("\n")
+    _, about = _docstring(f"vademecum.{room}")
+    drawn = [_picture(each) for each in pictures(f"{room}.*")]
+    blocks = [title, about, more, *drawn[:1], _STATED.format(room=room)]
+    for chapter, ideas in listed.items():
+        blocks += [f"## {chapter}", said.get(chapter, "")]
         for module, names in ideas.items():
-            blocks += [_idea(module), *(_entry(room, name) for name in names)]
-    return "\n\n".join(block for block in blocks if block) + "\n"
+            heading, body = _docstring(module)
+            blocks += [f"### {heading}", body, *(_entry(room, name) for name in names)]
+    blocks += ["## More pictures", *drawn[1:]] if drawn[1:] else []
+    return "\n\n".join(block.strip() for block in blocks if block.strip()) + "\n"
 
 
-def _idea(module: str) -> str:
-    """A module's docstring, which is Markdown, with its first line as the heading."""
+def _docstring(module: str) -> tuple[str, str]:
+    """The first line of a module's docstring, without the full stop, and the rest: Markdown."""
     heading, _, body = inspect.cleandoc(sys.modules[module].__doc__ or module).partition("\n")
-    return f"### {heading.removesuffix('.')}\n\n{body.strip()}".strip()
+    return heading.removesuffix("."), body
+
+
+def _picture(each: Picture) -> str:
+    """A picture, what there is to see, and how to draw it with other knobs."""
+    image = f'<img src="../{FOLDER}/{each.id}.svg" alt="{html.escape(each.in_words())}">'
+    shows = f" It shows {', '.join(f'`{claim}`' for claim in each.claims)}." if each.claims else ""
+    knobs = ", ".join(f"`{name}`" for name in each.knobs)
+    command = f"`vade draw {each.id}` draws it; its knobs are {knobs}."
+    return f"{image}\n\n**{each.title}.** {each.text}{shows} {command}"
 
 
 def _entry(room: str, name: str) -> str:
@@ -89,9 +108,14 @@ def checked_by() -> dict[str, list[str]]:
     return found
 
 
-def _read(_: Sphinx, page: str, source: list[str]) -> None:
+def _read(app: Sphinx, page: str, source: list[str]) -> None:
     if page.startswith("rooms/"):
-        source[0] = room_page(page.removeprefix("rooms/"), source[0])
+        room = page.removeprefix("rooms/")
+        source[0] = room_page(room, source[0])
+        folder = Path(app.outdir) / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in pictures(f"{room}.*"):
+            (folder / f"{each.id}.svg").write_bytes(svg(each()))
 
 
 def _checks(_: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

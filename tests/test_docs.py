@@ -216,11 +216,13 @@ def test_a_room_has_a_page_with_all_its_exports(pages, room: str) -> None:
 def test_an_idea_has_a_heading_and_its_exports_below(pages) -> None:
     page = pages.room_page("linear", "# Linear\n\nSaid first.\n\n## Regression\n\nSaid here.\n")
     at = [page.index(text) for text in (
-        "# Linear\n\nSaid first.", "[Claims](../claims.md#linear)", "## Regression\n\nSaid here.\n",
+        "# Linear\n\n*Ridge* regression", "\n\nSaid first.\n\n<img ",
+        "[Claims](../claims.md#linear)", "## Regression\n\nSaid here.\n",
         "### Widrow and Hoff's rule of least mean squares (LMS), learnt in blocks\n\n",
         "\n.. autoclass:: vademecum.linear.LMS\n   :members:\n",
         "\n.. autofunction:: vademecum.linear.lms_rate_bounds\n```",
         "## Classification\n\n### Logistic regression",
+        "## More pictures\n\n<img src=\"../_static/pictures/linear.",
     )]  # fmt: skip
     assert at == sorted(at)
 
