@@ -85,10 +85,10 @@ def _docstring(module: str) -> tuple[str, str]:
 def _picture(each: Picture) -> str:
     """A picture, what there is to see, and how to draw it with other knobs."""
     image = f'<img src="../{FOLDER}/{each.id}.svg" alt="{html.escape(each.in_words())}">'
-    shows = f" It shows {', '.join(f'`{claim}`' for claim in each.claims)}." if each.claims else ""
-    knobs = ", ".join(f"`{name}`" for name in each.knobs)
-    command = f"`vade draw {each.id}` draws it; its knobs are {knobs}."
-    return f"{image}\n\n**{each.title}.** {each.text}{shows} {command}"
+    claims = f"Claims: {', '.join(f'`{claim}`' for claim in each.claims)}. " if each.claims else ""
+    knobs = ", ".join(f"`--{name}`" for name in each.knobs)
+    drawn = f"{claims}As a file: `vade draw {each.id}`, with {knobs}."
+    return f"{image}\n\n**{each.title}.** {each.text}\n\n{drawn}"
 
 
 def _entry(room: str, name: str) -> str:
@@ -110,6 +110,7 @@ def checked_by() -> dict[str, list[str]]:
 
 def _read(app: Sphinx, page: str, source: list[str]) -> None:
     if page.startswith("rooms/"):
+        app.env.note_reread()  # also when only the room has changed
         room = page.removeprefix("rooms/")
         source[0] = room_page(room, source[0])
         folder = Path(app.outdir) / FOLDER

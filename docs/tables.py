@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from vademecum import ROOMS
+from vademecum.atlas.sources import parts_of
 from vademecum.claims import Claim, Evidence, Foil, Report, read_reports, run, select
 from vademecum.files import write_atomically
 
@@ -104,6 +105,8 @@ def some_exports(room: ModuleType) -> str:
     """How many names a room exports, and a few of them: classes first, but no mere results."""
     names = [name for name in room.__all__ if not _is_result(getattr(room, name))]
     shown = sorted(names, key=lambda name: not isinstance(getattr(room, name), type))[:NAMED]
+    if not shown:
+        return "none: claims only"
     rest = ", …" if len(shown) < len(room.__all__) else ""
     return f"{len(room.__all__)}: {', '.join(f'`{name}`' for name in shown)}{rest}"
 
@@ -175,6 +178,8 @@ def _claim(result: Result) -> list[str]:
     facts = [f"**{result.report.verdict}**", f"by {claim.by}"]
     facts += [f"sources {', '.join(claim.sources)}"] if claim.sources else []
     facts += [f"covers {', '.join(f'`{name}`' for name in claim.covers)}"] if claim.covers else []
+    parts = [part.name for part in parts_of(claim)]
+    facts += [f"calls {', '.join(f'`{name}`' for name in parts)}"] if parts else []
     body = claim.statement.partition("\n")[2].strip("\n")
     foils = [foil.why for foil in claim.foils if not foil.printed]
     printed = [f"{foil.where} ({foil.weight})" for foil in claim.errata]
