@@ -23,8 +23,11 @@ extensions = [
 exclude_patterns = ["_build"]
 
 html_theme = "furo"
-html_static_path = ["_static"]
-html_css_files = ["math.css", "pages.css"]
+html_static_path = [
+    "_static",
+    *[f"../vademecum/atlas/static/maths.{kind}" for kind in ("css", "woff2", "txt")],
+]
+html_css_files = ["maths.css", "pages.css"]
 html_title = f"Vademecum {release}"
 html_show_copyright = False
 html_math_renderer = "mathml"

@@ -4,7 +4,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from vademecum.atlas.typeset import mathml
+from vademecum.typeset import mathml
 
 __all__ = ["setup"]
 
@@ -14,7 +14,7 @@ _LOGGER = logging.getLogger(__name__)
 def _append(writer, node: nodes.Element, *, block: bool) -> None:
     try:
         text = mathml(node.astext(), block=block)
-    except Exception as error:  # MathError for what is unknown, others for what is malformed
+    except ValueError as error:
         _LOGGER.warning("no MathML for %r: %s", node.astext(), error, location=node)
         text = writer.encode(node.astext())
     writer.body.append(f'<div class="math">{text}</div>' if block else text)

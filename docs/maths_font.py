@@ -40,7 +40,7 @@ def main(source: str, target: str) -> None:
 
 def _narrow_roots(font: TTFont) -> None:
     """All root signs as wide as the least."""
-    least = font.getBestCmap()[0x221A]
+    least = (font.getBestCmap() or {})[0x221A]
     variants = font["MATH"].table.MathVariants
     found = variants.VertGlyphConstruction[variants.VertGlyphCoverage.glyphs.index(least)]
     names = {record.VariantGlyph for record in found.MathGlyphVariantRecord}

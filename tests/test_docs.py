@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 import vademecum
-from vademecum.atlas.typeset import mathml
 from vademecum.claims import Evidence, Report, select, write_reports
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -180,22 +179,6 @@ def test_a_readme_without_marks_is_refused(tables) -> None:
 )
 def test_docstrings_become_rst(markdown: str, rst: str) -> None:
     assert rst in _module("docstrings").to_rst(markdown)
-
-
-@pytest.mark.parametrize(
-    ("tex", "same"),
-    [
-        (r"\tfrac12 x", r"\tfrac{1}{2} x"),
-        (r"\binom52", r"\binom{5}{2}"),
-        (r"x^23", r"x^{2}3"),
-        (r"a, \dots, b", r"a, \ldots, b"),
-        (r"\big( x \big)", r"\bigl( x \bigr)"),
-        (r"a \mathrel{R} b", r"a {R} b"),
-    ],
-)
-def test_maths_that_the_converter_would_misread(tex: str, same: str) -> None:
-    assert mathml(tex) == mathml(same)
-    assert mathml(tex).startswith("<math")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import vademecum
 from vademecum.atlas.links import Links
 from vademecum.atlas.pages import Pages, notebook_of
 from vademecum.atlas.sources import our_modules, parts_of, place_of, source_text
-from vademecum.atlas.typeset import typeset
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Report, select
 from vademecum.connectionism import perceptron_path
@@ -72,42 +71,6 @@ def test_every_page_is_whole_and_its_links_lead_somewhere():
                 assert not anchor or anchor in outlines[path].ids
 
 
-def test_all_formulas_are_typeset():
-    for claim in select():
-        texts = [claim.statement, *(t for f in claim.foils for t in (f.why, f.printed, f.right))]
-        for text in texts:
-            assert 'class="formula"' not in typeset(text), text
-            assert "\ue000" not in typeset(text)
-
-
-def test_formulas_survive_markdown():
-    made = typeset("with $a_1 * b_2 * c$, `x_*y*` and\n\n$$\\frac12$$\n\n- *one*")
-    assert made.count("<math") == 2
-    assert "<code>x_*y*</code>" in made
-    assert made.count("<em>") == 1
-    assert "<mn>1</mn>" in made
-    assert "<li><em>one</em></li>" in made
-
-
-def test_punctuation_stays_with_its_formula():
-    made = typeset("for all ($x$), and $y$ too")
-    assert re.search(
-        r'<span class="together">\(<math.*?</math>\),</span> and <math', made, re.DOTALL
-    )
-
-
-def test_big_brackets_enclose_what_is_raised():
-    made = typeset(r"$\big(\frac{a}{b}\big)^2 := c$")
-    assert re.search(r"<msup>\s*<mrow>\s*<mo [^>]*>\(</mo>", made)
-    assert "<mo>≔</mo>" in made
-
-
-def test_an_index_stands_beside_its_letter_under_an_accent():
-    made = typeset(r"$\hat x_i + \bar{v}_{jk} + \dot\theta_k^2$")
-    assert made.count("<mover") == 3
-    assert "<munder" not in made
-
-
 @pytest.mark.parametrize("module", ["vademecum.linear.deep_linear", "vademecum.atlas.pages"])
 def test_a_source_page_shows_the_source_as_it_is(verdicts, module):
     page = Pages(verdicts).source(module)
@@ -117,10 +80,6 @@ def test_a_source_page_shows_the_source_as_it_is(verdicts, module):
     plain = html.unescape(re.sub(r"<[^>]+>", "", plain))
     assert plain.strip("\n") == source_text(module).strip("\n")
     assert 'id="L3"' in page
-
-
-def test_what_cannot_be_typeset_is_shown_as_written():
-    assert r'<code class="formula">\nonsense{&lt;</code>' in typeset(r"$\nonsense{<$")
 
 
 def test_a_room_page_tells_what_a_run_found(fakes):

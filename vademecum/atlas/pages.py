@@ -18,11 +18,11 @@ from vademecum.atlas.controls import controls
 from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
 from vademecum.atlas.sources import parts_of, place_of, room_exports, source_text
-from vademecum.atlas.typeset import typeset
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, Report
 from vademecum.claims.evidence import short
 from vademecum.figures import has_curves
+from vademecum.typeset import in_words, typeset
 
 __all__ = ["Pages"]
 
@@ -222,6 +222,7 @@ def _environment() -> Environment:
     made.filters |= {
         "typeset": typeset,
         "line": lambda text: typeset(" ".join(text.split()), line=True),
+        "words": in_words,
         "short": short,
         "plain": lambda text: re.sub(r"[$`\\{}]", "", " ".join(text.split())).lower(),
         "mark": lambda verdict: MARKS.get(verdict, "✗"),

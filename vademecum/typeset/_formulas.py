@@ -11,7 +11,7 @@ from vademecum.typeset._symbols import FENCES
 __all__ = ["mathml", "pieces", "words"]
 
 _LONG = 24  # signs that fit beside some words on a phone
-_BEFORE_A_BREAK = {"rel": 6, "punct": 6, "bin": 16}  # signs, lest a line end too early
+_BEFORE_A_BREAK = {"rel": 6, "punct": 3, "bin": 16}  # signs, lest a line end too early
 _COMBINING = {
     "ˆ": "\u0302", "˜": "\u0303", "¯": "\u0304", "˙": "\u0307", "¨": "\u0308", "ˇ": "\u030c",
     "˘": "\u0306", "‾": "\u0305",
@@ -81,7 +81,7 @@ def _starts(row: Row) -> list[int]:
 
 
 def _line(elements: list[Element]) -> str:
-    return re.sub(r"\s+(?=[,;\s])", "", "".join(map(_words, elements))).strip()
+    return re.sub(r" (?=[,;])", "", " ".join("".join(map(_words, elements)).split()))
 
 
 def _words(part: Element) -> str:

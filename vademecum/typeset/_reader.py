@@ -117,8 +117,9 @@ class _Reader:
 
     def sign(self, sign: str, kind: str) -> Atom:
         if kind == "ord" and sign not in "/.@":
-            made = element("mi", _letters(sign, self.alphabet))
-            if made.text in tuple("∂∇") or "Α" <= made.text <= "Ω":
+            sign = _letters(sign, self.alphabet)
+            made = element("mi", sign)
+            if sign in "∂∇" or "Α" <= sign <= "Ω":
                 made.set("mathvariant", "normal")
             return Atom(kind, made)
         made = element("mo", sign)
@@ -173,15 +174,19 @@ class _Reader:
         return Atom("rel", element("munder" if match[0] == "underset" else "mover", base, script))
 
     def in_alphabet(self, match: re.Match[str]) -> Atom:
-        reader = _Reader(self.source.argument(), self.style, symbols.ALPHABETS[match[0]])
-        atoms = reader.atoms()
+        return self.single(symbols.ALPHABETS[match[0]])
+
+    def of_kind(self, match: re.Match[str]) -> Atom:
+        made = self.single(self.alphabet)
+        made.kind, made.limits = match[1], match[1] == "op" and self.style == "display"
+        return made
+
+    def single(self, alphabet: str | None) -> Atom:
+        """The argument as one atom."""
+        atoms = _Reader(self.source.argument(), self.style, alphabet).atoms()
         if len(atoms) == 1:
             return atoms[0]
         return Atom("ord", enclosed(lay_out(atoms, tight=self.style == "script").elements))
-
-    def of_kind(self, match: re.Match[str]) -> Atom:
-        limits = match[1] == "op" and self.style == "display"
-        return Atom(match[1], self.argument(), limits=limits)
 
     def text(self, _: re.Match[str]) -> Atom:
         pieces = enumerate(self.source.argument().split("$"))

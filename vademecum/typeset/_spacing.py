@@ -130,17 +130,14 @@ def _em(width: int) -> str:
 
 def _dress(atom: Atom, *, between: bool) -> None:
     """Attributes for what differs from what browsers do of themselves."""
-    sign = atom.element
-    if sign.text in FENCES:
-        if "minsize" not in sign.attrib:
-            sign.set("stretchy", "false")
-        if sign.text in "|‖" and atom.kind != "rel":
-            sign.set("form", "prefix" if atom.after == "open" else "postfix")
-    elif sign.text in "↑↓∥":
+    sign, text = atom.element, atom.element.text or ""
+    if (text in FENCES and "minsize" not in sign.attrib) or text in "↑↓∥":
         sign.set("stretchy", "false")
-    usual = _USUAL.get(atom.kind) if sign.text not in _UNUSUAL else None
-    usual = (0, 0) if "form" in sign.attrib else usual
-    placed = between or atom.kind in ("open", "close") or "form" in sign.attrib
+    usual = _USUAL.get(atom.kind) if text not in _UNUSUAL else None
+    placed = between or atom.kind in ("open", "close")
+    if text in "|‖" and atom.kind != "rel":
+        sign.set("form", "prefix" if atom.after == "open" else "postfix")
+        usual, placed = (0, 0), True
     if (atom.left, atom.right) != usual or not placed:
         sign.set("lspace", _em(atom.left))
         sign.set("rspace", _em(atom.right))

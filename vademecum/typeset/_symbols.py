@@ -1,10 +1,13 @@
-r"""The commands of TeX that stand for one sign, by the kind of sign, which decides the space around.
+"""The commands of TeX that stand for one sign, by the kind of the sign.
 
-The kinds are TeX's: `ord` a letter, `op` an operator before its argument, `bin` a sign between two
-terms, `rel` a relation, `open` and `close` fences, `punct` a comma, `inner` dots.
+The kind decides the space around it. The kinds are TeX's: `ord` a letter, `op` an operator before
+its argument, `bin` a sign between two terms, `rel` a relation, `open` and `close` fences, `punct` a
+comma, `inner` dots; `bar` is either fence.
 """
 
-__all__ = ["ACCENTS", "ALPHABETS", "CHARACTERS", "COMMANDS", "FENCES", "FUNCTIONS", "LIMITS", "SPACES"]  # fmt: skip
+__all__ = [
+    "ACCENTS", "ALPHABETS", "CHARACTERS", "COMMANDS", "FENCES", "FUNCTIONS", "LIMITS", "SPACES",
+]  # fmt: skip
 
 _SIGNS = {
     "ord": r"""
@@ -47,12 +50,14 @@ CHARACTERS = {
     **{sign: (sign, "ord") for sign in "/.@"},
 }  # fmt: skip
 FENCES = frozenset("()[]{}⟨⟩⌊⌋⌈⌉|‖")
-LIMITS = frozenset("max min sup inf lim limsup liminf argmax argmin det Pr gcd".split())
+_NAMES = {
+    "below": "max min sup inf lim limsup liminf argmax argmin det Pr gcd",
+    "beside": "log ln lg exp sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arg "
+    "deg dim hom ker",
+}
+LIMITS = frozenset(_NAMES["below"].split())
 """Functions whose index stands underneath in a displayed formula."""
-FUNCTIONS = LIMITS | frozenset(
-    "log ln lg exp sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arg deg dim "
-    "hom ker".split()
-)
+FUNCTIONS = LIMITS | frozenset(_NAMES["beside"].split())
 SPACES = {",": 3, ":": 4, ">": 4, ";": 5, " ": 5, "quad": 18, "qquad": 36, "thinspace": 3}
 """In eighteenths of an em."""
 ACCENTS = {

@@ -1,0 +1,273 @@
+"""Formulas: every one that the course states, and one test for each kind of defect seen once."""
+
+import ast
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import vademecum
+from vademecum.claims import select
+from vademecum.pictures import pictures
+from vademecum.typeset import in_words, mathml, typeset
+from vademecum.typeset._formulas import pieces, words
+
+
+def tree(tex: str, *, block: bool = False) -> ElementTree.Element:
+    return ElementTree.fromstring(mathml(tex, block=block))
+
+
+def sign(tex: str, text: str, *, block: bool = False) -> dict[str, str]:
+    """The attributes of the first sign with this text."""
+    found = [mo for mo in tree(tex, block=block).iter("mo") if mo.text == text]
+    return found[0].attrib
+
+
+# What the course states
+
+
+def claims_texts():
+    for claim in select():
+        yield from (claim.statement, *claim.explained.values())
+        yield f"${claim.short}$" if claim.short else ""
+        yield from (text for f in claim.foils for text in (f.why, f.printed, f.right))
+
+
+def modules_texts():
+    for room in vademecum.ROOMS:
+        for path in (Path(vademecum.__file__).parent / room).rglob("*.py"):
+            yield ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def pictures_texts():
+    for picture in pictures():
+        yield picture.function.__doc__ or ""
+        yield from (knob.about for knob in picture.knobs.values())
+
+
+@pytest.mark.parametrize("texts", [claims_texts, modules_texts, pictures_texts])
+def test_every_formula_of_the_course_can_be_read(texts):
+    for text in texts():
+        made = typeset(text)
+        assert 'class="formula"' not in made, text
+        assert "\ue000" not in made
+        assert not any(mark in in_words(text.replace("`", "")) for mark in ("$", r"\frac")), text
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("tex", "same"),
+    [
+        (r"\tfrac12 x", r"\tfrac{1}{2} x"),
+        (r"\binom52", r"\binom{5}{2}"),
+        (r"x^23", r"x^{2}3"),
+        (r"\sqrt12", r"\sqrt{1} 2"),
+        (r"a, \dots, b", r"a, \ldots, b"),
+        (r"\big( x \big)", r"\bigl( x \bigr)"),
+        (r"a \mathrel{\sim} b", r"a \sim b"),
+        (r"\frac\alpha\beta", r"\frac{\alpha}{\beta}"),
+        ("x\\\ny", r"x\ y"),
+        (r"x'_i", r"x_i'"),
+        (r"\mathbb R^n", r"\mathbb{R}^{n}"),
+    ],
+)
+def test_ways_to_write_the_same(tex, same):
+    assert mathml(tex) == mathml(same)
+
+
+@pytest.mark.parametrize(
+    ("tex", "complaint"),
+    [
+        (r"\nonsense", r"unknown command \\nonsense in"),
+        (r"a }", "unknown command }"),
+        (r"\frac{a}", "an argument is missing"),
+        (r"\frac{a}{b", "} is missing"),
+        (r"\left( a", r"\\right is missing"),
+        (r"\left a \right)", "'a' is no fence"),
+        (r"\begin{pmatrix} a", r"\\end is missing"),
+        (r"\begin{poem} a \end{poem}", "unknown environment poem"),
+        (r"x^a^b", r"a second \^ on one base"),
+        (r"x^", "an argument is missing"),
+        ("x \\", r"unknown command \\"),
+    ],
+)
+def test_what_cannot_be_read(tex, complaint):
+    with pytest.raises(ValueError, match=complaint.replace("}", r"\}")):
+        mathml(tex)
+
+
+def test_what_cannot_be_typeset_is_shown_as_written():
+    assert r'<code class="formula">\nonsense{&lt;</code>' in typeset(r"$\nonsense{<$")
+    assert in_words(r"$\nonsense{<$") == r"\nonsense{<"
+
+
+# Fences and scripts
+
+
+@pytest.mark.parametrize("tex", [r"\|w\|^2", r"\{0,1\}^n", "(a + b)_i^2", "|z|^p", r"[0, 1)^n"])
+def test_fences_that_carry_scripts_do_not_stretch(tex):
+    script = tree(tex)[0]
+    assert script.tag in ("msup", "msubsup")
+    fences = [script[0][0], script[0][-1]]  # both within what is raised
+    assert [mo.tag for mo in fences] == ["mo", "mo"]
+    assert [mo.get("stretchy") for mo in fences] == ["false", "false"]
+    assert script[0].get("height")  # does not lift the script
+
+
+@pytest.mark.parametrize("tex", [r"\left(\frac ab\right)^2", r"\begin{vmatrix} a \end{vmatrix}^2"])
+def test_fences_that_shall_stretch_do(tex):
+    base = tree(tex)[0][0]
+    assert base.tag == "mrow"
+    assert [mo.attrib for mo in (base[0], base[-1])] == [{}, {}]
+
+
+def test_big_fences_have_a_size_and_enclose_what_is_raised():
+    script = tree(r"\big(\frac{a}{b}\big)^2 := c")[0]
+    fences = (script[0][0], script[0][-1])
+    assert script.tag == "msup"
+    assert all(mo.get("minsize") == mo.get("maxsize") == "1.2em" for mo in fences)
+    assert all(mo.get("stretchy") is None for mo in fences)
+
+
+def test_binomials_and_matrices():
+    assert tree(r"\binom nk")[0][1].get("linethickness") == "0"
+    matrix = tree(r"\begin{pmatrix} a & b \\ c & d \\ \end{pmatrix}")[0]
+    assert [len(row) for row in matrix.iter("mtr")] == [2, 2]
+    assert matrix[0].text == "("
+    cases = tree(r"\begin{cases} 0 & x \le 0 \\ x & \text{else} \end{cases}")[0]
+    assert len(cases) == 2
+    assert cases[1].get("class") == "cases"
+
+
+@pytest.mark.parametrize(
+    ("tex", "forms"),
+    [
+        ("|x - y|", ["prefix", "postfix"]),
+        ("|-z|", ["prefix", "postfix"]),
+        (r"2 |x| |y|", ["prefix", "postfix"] * 2),
+        ("||x| - |y||", ["prefix", "prefix", "postfix", "prefix", "postfix", "postfix"]),
+        (r"\sup |f'|", ["prefix", "postfix"]),
+        (r"P(A | B) P(C | D)", [None, None]),
+    ],
+)
+def test_which_bar_opens(tex, forms):
+    assert [mo.get("form") for mo in tree(tex).iter("mo") if mo.text == "|"] == forms
+
+
+def test_an_index_stands_beside_its_letter_under_an_accent():
+    made = mathml(r"\hat x_i + \bar{v}_{jk} + \dot\theta_k^2")
+    assert made.count("<mover") == 3
+    assert "<munder" not in made
+
+
+# Spaces
+
+
+def test_a_name_is_parted_from_its_argument():
+    for tex in (r"\mathrm{tr} \Theta", r"\operatorname{tr} \Theta", r"\log x", r"\max_i x"):
+        assert tree(tex)[1].attrib == {"width": ".1667em"}
+    for tex in (r"\mathrm{tr}(\Theta)", r"\log(x)"):
+        assert tree(tex)[1].text == "("
+    assert sign(r"\mathrm{tr} + 1", "+") == {}
+
+
+def test_a_sign_is_close_to_its_term():
+    near = {"lspace": "0", "rspace": "0"}
+    for tex in ("-x", "a = -x", "(-x)", "f(a, -x)", "e^{-x}", r"2 \cdot -x", r"\log -x", "|-x|"):
+        made = sign(tex, "−")
+        assert made["rspace"] == "0", tex
+    assert sign("a - x", "−") == {}
+    assert sign("x_{i-1}", "−") == near  # no spaces in a script
+    assert sign("a = b", "=") == {}
+    assert sign("= b", "=") == {"lspace": "0", "rspace": ".2778em"}
+    assert sign(r"n \times m", "×") == {"lspace": ".2222em", "rspace": ".2222em"}
+    assert sign("1{,}5", ",") == near
+
+
+# Styles
+
+
+def test_limits_stand_below_in_a_display_only():
+    for tex in (r"\sum_{i=1}^n x", r"\max_i x", r"\operatorname*{argmax}_i x"):
+        assert "<munder" in mathml(tex, block=True)
+        assert "<munder" not in mathml(tex)
+        assert "<munder" not in mathml(r"\textstyle" + tex, block=True)
+    assert sign(r"\textstyle\sum_i x", "∑", block=True)["displaystyle"] == "false"
+    assert tree(r"\tfrac12", block=True)[0].get("displaystyle") == "false"
+    assert "<munder" not in mathml(r"\int_0^1 f", block=True)
+
+
+@pytest.mark.parametrize(
+    ("tex", "letters"),
+    [
+        (r"\mathbb R", "ℝ"), (r"\mathcal N", "𝒩"), (r"\mathcal L", "ℒ"), (r"\mathbf{W1}", "𝐖𝟏"),
+        (r"\boldsymbol\theta", "𝜽"), (r"\phi\varphi\epsilon", "ϕφϵ"), (r"\mathrm{Lip}", "Lip"),
+    ],
+)  # fmt: skip
+def test_alphabets(tex, letters):
+    assert "".join(tree(tex).itertext()) == letters
+
+
+def test_upright_letters():
+    for tex in (r"\mathrm d", r"\Theta", r"\nabla", r"\partial"):
+        assert tree(tex)[0].get("mathvariant") == "normal"
+    assert tree("d")[0].attrib == {}
+
+
+# Within a text
+
+
+def test_formulas_survive_markdown():
+    made = typeset("with $a_1 * b_2 * c$, `x_*y*` and\n\n$$\\frac12$$\n\n- *one*")
+    assert made.count("<math") == 2
+    assert "<code>x_*y*</code>" in made
+    assert made.count("<em>") == 1
+    assert "<mn>1</mn>" in made
+    assert "<li><em>one</em></li>" in made
+
+
+def test_a_long_formula_may_be_parted_where_tex_would():
+    tex = r"f(\alpha x + (1 - \alpha) y) = \alpha f(x) + (1 - \alpha) f(y), \quad x \le y"
+    parts = pieces(tex)
+    assert len(parts) == 3
+    assert [re.sub("<.*?>", "", part)[-1] for part in parts] == ["=", ",", "y"]
+    assert len(pieces(tex, block=True)) == len(pieces("a = b")) == 1
+    assert len(pieces(r"\big(aaaaaaaaa = bbbbbbbbbbb = ccccccccccc\big)")) == 1
+
+
+def test_punctuation_stays_with_its_formula():
+    made = typeset("for all ($x$), and $y$ too")
+    assert re.search(r'<span class="together">\(<math.*?</math>\),</span> and <math', made)
+    made = typeset(r"so ($f(\alpha x + (1 - \alpha) y) = \alpha f(x) + (1 - \alpha) f(y)$).")
+    assert re.search(r'so <span class="together">\(<math.{,900}</math></span><span', made)
+    assert re.search(r'<span class="together"><math.{,900}</math>\)\.</span>', made)
+
+
+@pytest.mark.parametrize(
+    ("tex", "text"),
+    [
+        (r"\|w\|^2 \le 1", "‖w‖² ≤ 1"),
+        (r"\Theta", "Θ"),
+        (r"\frac{1}{4 \pi} + \tfrac12", "1/(4π) + 1/2"),
+        (r"\frac{a + b}{\|x\|}", "(a + b)/‖x‖"),
+        (r"\mathbb R^{m \times n}", "ℝ^(m×n)"),
+        (r"e^{-x^2}", "e^(−x²)"),
+        (r"W^\top x_{i+1}", "Wᵀxᵢ₊₁"),
+        (r"\operatorname{tr} \Theta", "tr Θ"),
+        (r"\binom nk", "(n choose k)"),
+        (r"\sqrt{x + 1} + \sqrt[3] x", "√(x + 1) + ³√x"),
+        (r"\hat y = f'(x), \quad w^*", "ŷ = f′(x), w*"),
+        (r"\sum_{i \ne j}^n a_{ij}", "∑_(i≠j)ⁿ aᵢⱼ"),
+        (r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}", "(a, b; c, d)"),
+        (r"x \text{ for all } t", "x for all t"),
+    ],
+)
+def test_words(tex, text):
+    assert words(tex) == text
+
+
+def test_words_of_a_text():
+    assert in_words("**Now**\n*all* of `a_*b*`, $a * b$ 2 * 3") == "Now all of a_*b*, a ∗ b 2 * 3"
