@@ -3,9 +3,10 @@
     python docs/maths_font.py STIXTwoMath-Regular.ttf vademecum/atlas/static/maths.woff2
 
 The original (SIL Open Font License 1.1) comes with the package `ziamath`; writing WOFF2 needs
-`brotli`. Three things are mended:
+`brotli`. Four things are mended:
 
 - Chromium gives every root the width of the widest root sign, hence all get the width of the least;
+- it sets accents onto the letter itself, hence an invisible point keeps them at a distance;
 - it asks for the shapes of scripts in the scripts of languages, where the font has none;
 - of the shapes for scripts and for scripts of scripts, the first serves both.
 """
@@ -13,6 +14,7 @@ The original (SIL Open Font License 1.1) comes with the package `ziamath`; writi
 import sys
 
 from fontTools import subset
+from fontTools.pens.recordingPen import DecomposingRecordingPen
 from fontTools.pens.transformPen import TransformPen
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
@@ -24,12 +26,16 @@ KEPT = (
     "1d7ce-1d7e1 1d7f6-1d7ff"
 )
 
+ACCENTS = "ˆ˜¯˙¨ˇ˘"
+DISTANCE = 60  # thousandths of an em
+
 
 def main(source: str, target: str) -> None:
     options = subset.Options(flavor="woff2", hinting=False, layout_features=["ccmp", "ssty"])
     options.drop_tables += ["DSIG"]
     font = subset.load_font(source, options)
     _narrow_roots(font)
+    _lift_accents(font)
     _offer_shapes_of_scripts(font)
     cut = subset.Subsetter(options)
     spans = [[int(end, 16) for end in span.split("-")] for span in KEPT.split()]
@@ -53,6 +59,22 @@ def _narrow_roots(font: TTFont) -> None:
         font["glyf"][name] = glyph = pen.glyph()
         glyph.recalcBounds(font["glyf"])
         font["hmtx"][name] = (width, round(bearing * width / wide))
+
+
+def _lift_accents(font: TTFont) -> None:
+    names = font.getBestCmap() or {}
+    for name in (names[ord(accent)] for accent in ACCENTS):
+        shapes = font.getGlyphSet()
+        whole, pen = DecomposingRecordingPen(shapes), TTGlyphPen(None)
+        shapes[name].draw(whole)
+        whole.replay(pen)
+        x, y = round(shapes[name].width / 2), font["glyf"][name].yMin - DISTANCE
+        pen.moveTo((x, y))
+        pen.lineTo((x + 1, y + 1))
+        pen.lineTo((x + 1, y))
+        pen.closePath()
+        font["glyf"][name] = glyph = pen.glyph()
+        glyph.recalcBounds(font["glyf"])
 
 
 def _offer_shapes_of_scripts(font: TTFont) -> None:

@@ -155,13 +155,10 @@ class _Reader:
 
     def accent(self, match: re.Match[str]) -> Atom:
         sign = element("mo", symbols.ACCENTS[match[0]])
-        wide = match[0].startswith(("wide", "over", "under"))
-        if not wide:
+        if not match[0].startswith(("wide", "over", "under")):
             sign.set("stretchy", "false")
-        brace = match[0].endswith("brace")
-        tag = "munder" if match[0].startswith("under") else "mover"
-        made = element(tag, self.argument(), sign, **({} if brace else {"accent": "true"}))
-        return Atom("ord", made, limits=brace)
+        tag = "munder" if match[0] == "underline" else "mover"
+        return Atom("ord", element(tag, self.argument(), sign, accent="true"))
 
     def stacked(self, match: re.Match[str]) -> Atom:
         """A relation with something above or below it."""

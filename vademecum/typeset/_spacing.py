@@ -25,6 +25,9 @@ _USUAL = {"rel": (5, 5), "bin": (4, 4), "punct": (0, 3), "open": (0, 0), "close"
 """What a browser puts around such a sign of itself."""
 _UNUSUAL = frozenset([*"×⋅∗∘∙⊗⊙:?‖", "mod"])
 
+_LOW = frozenset("acegmnopqrsuvwxyzαγεηικμνπρστυχωϵ")
+_DEEP = frozenset("fgjpqyQJβγζημξρφχψϕ")
+
 
 @dataclass
 class Atom:
@@ -95,7 +98,7 @@ def lay_out(atoms: list[Atom], *, tight: bool) -> Row:
         if atom.after == "open":
             opened.append(start)
         if atom.sub is not None or atom.sup is not None:
-            row.elements[start:] = [_scripted(_nucleus(row.elements[start:]), atom)]
+            row.elements[start:] = [_scripted(_nucleus(row.elements[start:], atom), atom)]
     solid = [i for i, atom in enumerate(atoms) if not atom.blank]
     for i, atom in enumerate(atoms):
         if atom.element.tag == "mo":
@@ -143,13 +146,19 @@ def _dress(atom: Atom, *, between: bool) -> None:
         sign.set("rspace", _em(atom.right))
 
 
-def _nucleus(elements: list[Element]) -> Element:
-    """What bears a script; fences that do not grow, and accents, do not lift it."""
+def _nucleus(elements: list[Element], atom: Atom) -> Element:
+    """What bears the scripts; letters, accents and fences of usual size do not move them."""
     last = elements[-1]
     fence = last.tag == "mo" and last.text in FENCES and "minsize" not in last.attrib
-    if fence or "accent" in last.attrib:
-        return element("mpadded", *elements, height="0.6em", depth="0.1em")
-    return enclosed(elements)
+    letter = last.tag == "mi" and len(last.text or "") == 1
+    if atom.limits or not (fence or letter or "accent" in last.attrib):
+        return enclosed(elements)
+    kept = {}
+    if atom.sup is not None and not (letter and last.text in _LOW):
+        kept["height"] = ".55em"
+    if atom.sub is not None and not (letter and last.text not in _DEEP):
+        kept["depth"] = "0"
+    return element("mpadded", *elements, **kept) if kept else enclosed(elements)
 
 
 def _scripted(base: Element, atom: Atom) -> Element:

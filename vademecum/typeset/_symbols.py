@@ -61,9 +61,8 @@ FUNCTIONS = LIMITS | frozenset(_NAMES["beside"].split())
 SPACES = {",": 3, ":": 4, ">": 4, ";": 5, " ": 5, "quad": 18, "qquad": 36, "thinspace": 3}
 """In eighteenths of an em."""
 ACCENTS = {
-    "hat": "ˆ", "tilde": "˜", "bar": "¯", "vec": "\u20d7", "dot": "˙", "ddot": "¨", "check": "ˇ",
+    "hat": "ˆ", "tilde": "˜", "bar": "¯", "vec": "→", "dot": "˙", "ddot": "¨", "check": "ˇ",
     "breve": "˘", "widehat": "\u0302", "widetilde": "\u0303", "overline": "‾", "underline": "_",
-    "overbrace": "⏞", "underbrace": "⏟",
 }  # fmt: skip
 ALPHABETS = {
     "mathrm": "", "mathit": "ITALIC", "mathbf": "BOLD", "mathbb": "DOUBLE-STRUCK",
