@@ -80,7 +80,7 @@ class Careless(Picture):
 
     def at(self, given):
         """All knobs as given."""
-        return {"way": "up"} | given
+        return {"way": "up", **given}
 
 
 CARELESS = Careless("laws.careless", make(good).function, ("linear.ridge",))

@@ -218,7 +218,7 @@ def test_svg_is_the_same_each_time_and_follows_the_page():
 
 
 def test_notebooks_show_a_picture():
-    figure = toy(n=8)
+    figure: Any = toy(n=8)
     size, dpi = figure.get_size_inches().tolist(), figure.dpi
     assert figure._repr_svg_() == svg(toy(n=8)).decode()
     assert (figure.get_size_inches().tolist(), figure.dpi) == (size, dpi)

@@ -199,7 +199,9 @@ def test_draw_regions(colour):
     points = torch.tensor([[0.5, 0.25], [-1.0, 0.0]])
     figure = draw_regions(found, colour=colour, points=points, labels=torch.tensor([0, 2]))
     polygons, dots = figure.axes[0].collections
-    closed = [list(path.codes).count(path.CLOSEPOLY) for path in polygons.get_paths()]
+    closed = [
+        torch.tensor(path.codes).eq(path.CLOSEPOLY).sum().item() for path in polygons.get_paths()
+    ]
     torch.testing.assert_close(torch.tensor(dots.get_offsets()), points.double())
     assert sum(closed) == len(found.maps)
     shade = torch.as_tensor(polygons.get_array())
