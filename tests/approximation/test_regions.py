@@ -200,7 +200,8 @@ def test_draw_regions(colour):
     figure = draw_regions(found, colour=colour, points=points, labels=torch.tensor([0, 2]))
     polygons, dots = figure.axes[0].collections
     closed = [
-        torch.tensor(path.codes).eq(path.CLOSEPOLY).sum().item() for path in polygons.get_paths()
+        torch.tensor(path.codes).eq(int(path.CLOSEPOLY)).sum().item()
+        for path in polygons.get_paths()
     ]
     torch.testing.assert_close(torch.tensor(dots.get_offsets()), points.double())
     assert sum(closed) == len(found.maps)
