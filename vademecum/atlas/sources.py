@@ -92,19 +92,19 @@ def _exported() -> dict[int, tuple[str, Any]]:
 
 
 def _reached(check: Any) -> Iterator[Any]:
-    """The globals that a function's code names, and those of its neighbours that it calls."""
+    """What a function names or has as a default, and what its neighbours do that it calls."""
     module, seen, waiting = check.__module__, set(), [check]
     while waiting:
         function = inspect.unwrap(waiting.pop())
-        for name in _names(function.__code__):
-            thing = function.__globals__.get(name)
+        named = [function.__globals__.get(name) for name in _names(function.__code__)]
+        knobs = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        for thing in named + knobs:
             if thing is None or id(thing) in seen:
                 continue
             seen.add(id(thing))
             yield thing
             if inspect.isfunction(thing) and thing.__module__ == module:
                 waiting.append(thing)
-        waiting += [f for f in (function.__kwdefaults__ or {}).values() if inspect.isfunction(f)]
 
 
 def _names(code: CodeType) -> Iterator[str]:
