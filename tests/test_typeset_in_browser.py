@@ -23,6 +23,7 @@ FENCED = [
     (r"\big(\tfrac ab\big)^2", "()"),
     (r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}", "()"),
 ]
+LEVEL = [r"x^2 d^2 W^2 f^2 (a)^2 \|w\|^2 \hat x^2", r"x_2 y_2 p_2 \beta_2 f_2 (a)_2 \hat y_2"]
 MEASURE = """math => {
   const box = e => { const {top, bottom, left, right} = e.getBoundingClientRect();
                      return {top, bottom, left, right}; };
@@ -39,7 +40,7 @@ def shown(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     for name in ("maths.css", "maths.woff2"):
         shutil.copy(STATIC / name, folder)
-    tests = [*(tex for tex, _ in FENCED), r"\sqrt x + 1", r"\mathrm{tr} \Theta", r"x^2"]
+    tests = [*(tex for tex, _ in FENCED), r"\sqrt x + 1", r"\mathrm{tr} \Theta", *LEVEL]
     body = "".join(f"<p>{mathml(tex, block=block)}" for block in (False, True) for tex in tests)
     head = '<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="maths.css">'
     (folder / "page.html").write_text(f'{head}<body style="font-size: 40px">{body}')
@@ -71,8 +72,8 @@ def test_fences_in_a_browser(shown):
 
 
 def test_roots_names_and_hosts_in_a_browser(shown):
-    page, asked, tests = shown
-    root, name = (page.query_selector_all("math")[tests.index(tex)] for tex in tests[-3:-1])
+    page, asked, _ = shown
+    root, name = page.query_selector_all("math")[len(FENCED) : len(FENCED) + 2]
     widths = "e => [...e.children].map(c => c.getBoundingClientRect().width)"
     sign = root.evaluate("e => e.querySelector('msqrt > *').getBoundingClientRect().right")
     end = root.evaluate("e => e.querySelector('msqrt').getBoundingClientRect().right")
@@ -82,3 +83,13 @@ def test_roots_names_and_hosts_in_a_browser(shown):
     assert page.evaluate("[...document.fonts].map(f => f.status)") == ["loaded"]
     assert all(url.startswith("file://") for url in asked)
     assert {Path(url).name for url in asked} == {"page.html", "maths.css", "maths.woff2"}
+
+
+@pytest.mark.parametrize("tex", LEVEL)
+def test_scripts_stand_at_one_height_in_a_browser(shown, tex):
+    page, _, tests = shown
+    math = page.query_selector_all("math")[tests.index(tex)]
+    scripts = "e => [...e.querySelectorAll(':is(msub, msup) > mn')].map"
+    tops = math.evaluate(f"{scripts}(c => c.getBoundingClientRect().top)")
+    assert len(tops) == 7
+    assert max(tops) - min(tops) < 1.5  # pixels, of which a letter has 40

@@ -43,13 +43,16 @@ COMMANDS = {
     for kind, signs in _SIGNS.items()
     for name, sign in zip(signs.split()[::2], signs.split()[1::2], strict=True)
 }
+"""Commands: their sign and its kind."""
 CHARACTERS = {
     "-": ("−", "bin"), "*": ("∗", "bin"), "+": ("+", "bin"), "|": ("|", "bar"), ":=": ("≔", "rel"),
     **{sign: (sign, "rel") for sign in "=<>:"}, **{sign: (sign, "punct") for sign in ",;"},
     **{sign: (sign, "open") for sign in "(["}, **{sign: (sign, "close") for sign in ")]!?"},
     **{sign: (sign, "ord") for sign in "/.@"},
 }  # fmt: skip
+"""Characters that are not letters: their sign and its kind."""
 FENCES = frozenset("()[]{}⟨⟩⌊⌋⌈⌉|‖")
+"""Signs that can grow with what they enclose."""
 _NAMES = {
     "below": "max min sup inf lim limsup liminf argmax argmin det Pr gcd",
     "beside": "log ln lg exp sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arg "
@@ -58,12 +61,14 @@ _NAMES = {
 LIMITS = frozenset(_NAMES["below"].split())
 """Functions whose index stands underneath in a displayed formula."""
 FUNCTIONS = LIMITS | frozenset(_NAMES["beside"].split())
+"""Functions that are commands."""
 SPACES = {",": 3, ":": 4, ">": 4, ";": 5, " ": 5, "quad": 18, "qquad": 36, "thinspace": 3}
 """In eighteenths of an em."""
 ACCENTS = {
     "hat": "ˆ", "tilde": "˜", "bar": "¯", "vec": "→", "dot": "˙", "ddot": "¨", "check": "ˇ",
     "breve": "˘", "widehat": "\u0302", "widetilde": "\u0303", "overline": "‾", "underline": "_",
 }  # fmt: skip
+"""The sign over, or under, a letter."""
 ALPHABETS = {
     "mathrm": "", "mathit": "ITALIC", "mathbf": "BOLD", "mathbb": "DOUBLE-STRUCK",
     "mathsf": "SANS-SERIF", "mathcal": "SCRIPT", "mathscr": "SCRIPT", "mathfrak": "FRAKTUR",
