@@ -172,11 +172,12 @@ def _pair_bars(atoms: list[Atom]) -> None:
     """Which bars open and which close; one without a partner is a relation, as in P(A | B)."""
     opened: list[Atom] = []
     before = ""
-    for atom in atoms:
+    for i, atom in enumerate(atoms):
         if atom.kind == "bar":
             scripted = atom.sub is not None or atom.sup is not None
             partner = bool(opened) and opened[-1].element.text == atom.element.text
-            if partner and (scripted or before not in _BEFORE_A_SIGN):
+            around_one = partner and atoms[i - 2] is opened[-1]  # as in ‖·‖
+            if partner and (scripted or around_one or before not in _BEFORE_A_SIGN):
                 opened.pop()
                 atom.kind = "close"
             else:
