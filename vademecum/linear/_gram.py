@@ -107,7 +107,7 @@ def _insist_on_squares(parts: tuple[Tensor, ...], diagonal: Tensor) -> None:
     columns = [x[:, j] for x in parts for j in range(x.shape[1])] if lost else []
     for j in lost:
         largest = float(columns[j].abs().max())
-        if 0 < largest and largest**2 < tiny:
+        if largest > 0 and largest**2 < tiny:
             raise ValueError(f"x must be larger: the squares of column {j} underflow")
 
 
