@@ -1,35 +1,47 @@
-"""The ASGI application: our pages, and the gate before them."""
+"""The ASGI application: our pages, and the gate before them.
 
+Pages are made in threads; drawings and checks in processes, which forget what a visitor asked for
+who has gone.
+"""
+
+import asyncio
+import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from vademecum.atlas.drawings import AHEAD, Drawings
 from vademecum.atlas.gate import Gate
+from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
 from vademecum.atlas.pages import Pages
 from vademecum.atlas.sources import our_modules
 from vademecum.atlas.verdicts import Verdicts
-from vademecum.canvas import styled, svg
 from vademecum.claims import Claim, Report
 from vademecum.errors import UsageError
-from vademecum.figures import draw, has_curves
+from vademecum.pictures import Picture
 
 __all__ = ["STATIC", "application"]
 
 STATIC = Path(__file__).parent / "static"
+_FORM = "application/x-www-form-urlencoded"
 
 
 def application(
     verdicts: Verdicts,
+    drawings: Drawings,
     *,
     token: str,
     hosts: Iterable[str],
@@ -40,112 +52,189 @@ def application(
 
     Args:
         verdicts: The claims and what is known about them; closed when the application shuts down.
+        drawings: Where drawings come from; closed likewise.
         token: The secret that the first address carries.
         hosts: The names and ports by which the server may be called.
         cookie: The name of the cookie that keeps the secret.
         look: Looks at the user's network, in its own time.
     """
-    site = _Site(verdicts, look)
+    site = _Site(verdicts, drawings, look)
 
     @asynccontextmanager
     async def closing(_: Starlette) -> AsyncIterator[None]:
         yield
         await run_in_threadpool(verdicts.close)
+        await run_in_threadpool(drawings.close)
 
-    routes = [*site.routes(), Mount("/static", StaticFiles(directory=STATIC))]
-    inner = Starlette(
-        routes=routes,
-        lifespan=closing,
-        exception_handlers={HTTPException: site.missing},
-    )
+    handlers: Any = {HTTPException: site.refuse, UsageError: site.wrong, ClientDisconnect: _gone}
+    handlers |= {TimeoutError: site.failed, ChildProcessError: site.failed}
+    handlers |= {MemoryError: site.failed}
+    inner = Starlette(routes=site.routes(), lifespan=closing, exception_handlers=handlers)
+    inner.router.redirect_slashes = False
     return Gate(inner, token=token, hosts=hosts, cookie=cookie)
 
 
 class _Site:
-    """Our own pages; what takes time is done in threads, so that the others are served."""
+    def __init__(self, verdicts: Verdicts, drawings: Drawings, look: Callable[[], Dossier | None]):
+        self.verdicts, self.drawings, self.look = verdicts, drawings, look
+        self.pages = Pages(verdicts, Links(), drawings)
+        self.pictures = {picture.id: picture for picture in self.pages.pictures}
 
-    def __init__(self, verdicts: Verdicts, look: Callable[[], Dossier | None]):
-        self.verdicts, self.look, self.pages = verdicts, look, Pages(verdicts)
-        self.drawn: dict[str, tuple[Report, bytes]] = {}
-
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[Route | Mount]:
+        pages = self.pages
         return [
-            Route("/", self.home),
-            Route("/rooms/{room}", self.room),
+            _page("/", lambda _: pages.home()),
+            _page("/errata", lambda _: pages.errata()),
+            _page("/course", lambda _: pages.course()),
+            _page("/network", lambda _: pages.network(self.look())),
+            _page("/rooms/{room}", self.room),
+            _page("/rooms/{room}/{name}", lambda request: pages.statement(self._claim(request))),
+            Route("/pictures/{room}/{name}.svg", self.drawing),
+            _page("/pictures/{room}/{name}", self.picture),
+            _page("/source/{module}", self.source),
+            Route("/figures/{room}.{name}.svg", self.figure),
+            Route("/search.json", self.search),
             Route("/rooms/{room}/{name}/run", self.trial, methods=["POST"]),
-            Route("/errata", self.errata),
-            Route("/network", self.network),
-            Route("/source/{module}", self.source),
-            Route("/figures/{name}.svg", self.figure),
+            Route("/rooms/{room}/{name}/break/{index}", self.breaking, methods=["POST"]),
             Route("/check", self.check, methods=["GET", "POST", "DELETE"]),
-            Route("/{name}", self.nowhere),
+            Mount("/static", StaticFiles(directory=STATIC)),
         ]
 
-    async def home(self, _: Request) -> Response:
-        return HTMLResponse(await run_in_threadpool(self.pages.home))
-
-    async def errata(self, _: Request) -> Response:
-        return HTMLResponse(await run_in_threadpool(self.pages.errata))
-
-    async def room(self, request: Request) -> Response:
+    def room(self, request: Request) -> str:
         room = request.path_params["room"]
         if room not in self.pages.rooms:
             raise HTTPException(404, f"There is no room {room!r}.")
-        return HTMLResponse(await run_in_threadpool(self.pages.room, room))
+        return self.pages.room(room)
 
-    async def network(self, _: Request) -> Response:
-        dossier = await run_in_threadpool(self.look)
-        return HTMLResponse(self.pages.network(dossier))
+    def picture(self, request: Request) -> str:
+        picture = self._picture(request)
+        return self.pages.picture(picture, picture.read(request.query_params))
 
-    async def source(self, request: Request) -> Response:
+    def source(self, request: Request) -> str:
         module = request.path_params["module"]
         if module not in our_modules():
             raise HTTPException(404, f"There is no module {module!r}.")
-        return HTMLResponse(await run_in_threadpool(self.pages.source, module))
+        return self.pages.source(module)
+
+    async def search(self, _: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(self.pages.search))
+
+    async def drawing(self, request: Request) -> Response:
+        picture = self._picture(request)
+        rank = AHEAD * (request.headers.get("purpose") == "prefetch")
+        asked = self.drawings.ask(picture, picture.read(request.query_params), rank)
+        return _svg(request, await _awaited(request, asked, asked.cancel))
 
     async def figure(self, request: Request) -> Response:
-        reports = self.verdicts.of(request.path_params["name"])
+        reports = self.verdicts.of(self._claim(request).id)
         if not reports:
             raise HTTPException(404, "This claim has not run yet.")
-        drawn = await run_in_threadpool(self._figure, reports[0])
-        return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "no-cache"})
-
-    async def nowhere(self, request: Request) -> Response:
-        raise HTTPException(404, f"There is no page {request.url.path}.")
-
-    async def missing(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # which it is registered for
-        if request.method != "GET":  # a script asks, not a reader
-            return PlainTextResponse(error.detail, error.status_code, error.headers)
-        return HTMLResponse(self.pages.missing(error.detail), error.status_code, error.headers)
+        asked = self.drawings.evidence(reports[0])
+        return _svg(request, await _awaited(request, asked, asked.cancel))
 
     async def check(self, request: Request) -> Response:
         if request.method == "POST":
-            self.verdicts.start()
+            await run_in_threadpool(self.verdicts.start)
         elif request.method == "DELETE":
-            self.verdicts.stop()
+            await run_in_threadpool(self.verdicts.stop)
         return JSONResponse(self.verdicts.progress())
 
     async def trial(self, request: Request) -> Response:
+        claim = self._claim(request)
+        seed, knobs = await _form(request, claim)
+        call = self.verdicts.trial(claim, seed, knobs)
+        try:
+            report, figure = await _awaited(request, call, lambda: self.verdicts.abandon(call))
+        except (TimeoutError, ChildProcessError) as error:
+            overdue = isinstance(error, TimeoutError)
+            report, figure = Report(claim.id, seed, error=str(error), overdue=overdue), b""
+        return HTMLResponse(await run_in_threadpool(self.pages.outcome, claim, report, figure))
+
+    async def breaking(self, request: Request) -> Response:
+        claim, index = self._claim(request), request.path_params["index"]
+        if not re.fullmatch("[0-9]{1,3}", index) or int(index) >= len(claim.foils):
+            raise HTTPException(404, f"There is no wrong variant {index[:80]!r} of this claim.")
+        seed, _ = await _form(request, claim)
+        call = self.verdicts.beside_foil(claim, int(index), seed)
+        reports = await _awaited(request, call, lambda: self.verdicts.abandon(call))
+        return HTMLResponse(await run_in_threadpool(self.pages.broken, claim, int(index), *reports))
+
+    async def refuse(self, request: Request, error: HTTPException) -> Response:
+        words = error.detail if error.status_code != 404 or error.detail != "Not Found" else ""
+        words = words or f"There is no page {request.url.path[:200]}."
+        if request.method != "GET":  # a script asks, not a reader
+            return PlainTextResponse(words, error.status_code, error.headers)
+        return HTMLResponse(self.pages.missing(words), error.status_code, error.headers)
+
+    async def wrong(self, _: Request, error: Exception) -> Response:
+        return PlainTextResponse(str(error), 400)
+
+    async def failed(self, _: Request, error: Exception) -> Response:
+        return PlainTextResponse(f"This took too much: {error}.", 503)
+
+    def _claim(self, request: Request) -> Claim:
         claim = self.verdicts.claims.get("{room}.{name}".format_map(request.path_params))
         if claim is None:
             raise HTTPException(404, "There is no such claim.")
-        form = {k: v for k, v in (await request.form()).items() if isinstance(v, str)}
-        seed = form.pop("seed", "0")
-        if not re.fullmatch(r"\d{1,9}", seed):
-            return PlainTextResponse(f"seed must be a whole number, got {seed!r}", 400)
-        knobs = {k.removeprefix("knob-"): v for k, v in form.items() if k.startswith("knob-")}
-        try:
-            return HTMLResponse(await run_in_threadpool(self._try, claim, int(seed), knobs))
-        except UsageError as error:
-            return PlainTextResponse(str(error), 400)
+        return claim
 
-    def _figure(self, report: Report) -> bytes:
-        if self.drawn.get(report.id, (None,))[0] is not report:
-            self.drawn[report.id] = report, svg(styled(lambda: draw(report)))
-        return self.drawn[report.id][1]
+    def _picture(self, request: Request) -> Picture:
+        picture = self.pictures.get("{room}.{name}".format_map(request.path_params))
+        if picture is None:
+            raise HTTPException(404, "There is no such picture.")
+        return picture
 
-    def _try(self, claim: Claim, seed: int, knobs: dict[str, str]) -> str:
-        report = self.verdicts.trial(claim, seed, knobs)
-        picture = svg(styled(lambda: draw(report))).decode() if has_curves(report) else ""
-        return self.pages.outcome(claim, report, picture)
+
+def _page(path: str, make: Callable[[Request], str]) -> Route:
+    async def answer(request: Request) -> Response:
+        return HTMLResponse(await run_in_threadpool(make, request))
+
+    return Route(path, answer)
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    return Response(status_code=400)
+
+
+def _svg(request: Request, drawing: bytes) -> Response:
+    tag = f'"{hashlib.sha256(drawing).hexdigest()[:16]}"'
+    headers = {"Cache-Control": "private, max-age=300", "ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(drawing, media_type="image/svg+xml", headers=headers)
+
+
+async def _form(request: Request, claim: Claim) -> tuple[int, dict[str, str]]:
+    """The seed and the knobs as they were typed."""
+    body = await request.body()
+    kind = request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
+    if body and kind != _FORM:
+        raise HTTPException(415, f"A form must be {_FORM}.")
+    form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    seed = form.pop("seed", "0")
+    if not re.fullmatch("[0-9]{1,9}", seed):
+        raise UsageError(f"seed must be a whole number below a milliard, got {seed[:80]!r}")
+    known = {f"knob-{name}": name for name in claim.knobs}
+    for name in form:
+        if name not in known:
+            raise UsageError(f"there is no field {name[:80]!r}; there are seed, {', '.join(known)}")
+    return int(seed), {known[name]: text for name, text in form.items()}
+
+
+async def _awaited(request: Request, answer: Future, forget: Callable[[], Any]) -> Any:
+    """The answer; if the visitor goes away before, it is forgotten."""
+
+    async def departure() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    leaving, waiting = asyncio.ensure_future(departure()), asyncio.wrap_future(answer)
+    try:
+        await asyncio.wait({leaving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            return waiting.result()
+        forget()
+        raise ClientDisconnect
+    finally:
+        leaving.cancel()
+        waiting.cancel()

@@ -1,15 +1,13 @@
-"""Who may come in: one layer of ASGI before every route, over http and websockets alike.
+"""Who may come in, and with how much: one layer of ASGI before every route.
 
 A request passes if it names this server as its Host, carries no foreign Origin (and one of ours
-where browsers always send it: websockets and anything but GET), and shows the secret: as `?token=`
-in the first address, which is answered by a cookie, and as that cookie from then on. Of the
-notebooks' own routes only those that a running picture needs are open; their editor, terminal,
-files, packages and language servers are not. Every answer gets a content security policy that keeps
-the browser on this server.
+where browsers always send it: with anything but GET), and shows the secret: as `?token=` in the
+first address, which is answered by a cookie, and as that cookie from then on. Its body says how
+long it is, and is short. Every answer gets a content security policy that keeps the browser on this
+server.
 """
 
 import hmac
-import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
@@ -18,35 +16,20 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Gate", "is_open"]
+__all__ = ["Gate"]
 
-_LIVE = re.compile(
-    r"GET /live/\w+/(|health|public-files-sw\.js|assets/[\w.-]+|@file/[\w.-]+)"
-    r"|GET /live/\w+/(favicon\.ico|manifest\.json|[\w-]+\.png)"
-    r"|(GET|WEBSOCKET) /live/\w+/ws"
-    r"|POST /live/\w+/api/kernel/set_ui_element_value"
-)
-_OURS = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
-    " connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none';"
-    " frame-ancestors 'none'"
-)
-_NOTEBOOKS = (  # whose front end makes scripts and styles as it goes
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:;"
-    " style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:;"
-    " connect-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none';"
-    " base-uri 'self'; frame-ancestors 'self'"
-)
-
-
-def is_open(method: str, path: str) -> bool:
-    """Whether a route may be used at all, by those who are let in.
-
-    Example:
-        >>> is_open("GET", "/live/linear/"), is_open("WEBSOCKET", "/live/linear/terminal/ws")
-        (True, False)
-    """
-    return not path.startswith("/live") or bool(_LIVE.fullmatch(f"{method} {path}"))
+LONGEST = 65536
+"""The bytes of a body."""
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+        " font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
+        " frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 
 
 class Gate:
@@ -66,36 +49,34 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
-        if scope["type"] not in ("http", "websocket"):
+        if scope["type"] == "websocket":  # there are none
+            return await send({"type": "websocket.close", "code": 1008})
+        if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        answer = self._answer(scope)
-        if answer is None:
-            return await self.app(scope, receive, _with_policy(send, scope["path"]))
-        return await _refuse(answer, scope, receive, send)
+        answer = self._answer(scope) or self.app
+        return await answer(scope, receive, _with_policy(send))
 
     def _answer(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        method = scope.get("method", "WEBSOCKET").replace("HEAD", "GET")
+        reading = scope["method"] in ("GET", "HEAD")
         host, origin = headers.get("host", ""), headers.get("origin")
         if host.lower() not in self.hosts:
-            return PlainTextResponse("This server is not called that.\n", 403)
+            return _refusal("This server is not called that.", 403)
         if origin is not None and origin.lower() not in self.origins:
-            return PlainTextResponse("Another site may not ask this server.\n", 403)
-        if method == "GET" and b"token=" in scope["query_string"]:
-            return self._welcome(scope)
+            return _refusal("Another site may not ask this server.", 403)
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        if reading and "token" in query:
+            return self._welcome(scope["path"], query)
         if not self._knows(_cookies(headers).get(self.cookie, "")):
             return _stranger()
-        if origin is None and method != "GET":
-            return PlainTextResponse("A browser would have said where it comes from.\n", 403)
-        if not is_open(method, scope["path"]):
-            return PlainTextResponse("This is closed.\n", 403)
-        return None
+        if origin is None and not reading:
+            return _refusal("A browser would have said where it comes from.", 403)
+        return _too_long(headers)
 
-    def _welcome(self, scope: Scope) -> Response:
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if not self._knows(query.pop("token", "")):
+    def _welcome(self, path: str, query: dict[str, str]) -> Response:
+        if not self._knows(query.pop("token")):
             return _stranger()
-        path = "/" + scope["path"].lstrip("/")  # never another host, as in //host
+        path = "/" + path.lstrip("/\\")  # never another host, as in //host
         answer = RedirectResponse(path + (f"?{urlencode(query)}" if query else ""), 303)
         answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
         return answer
@@ -104,8 +85,21 @@ class Gate:
         return hmac.compare_digest(secret.encode(), self.token.encode())
 
 
+def _refusal(words: str, status: int) -> Response:
+    return PlainTextResponse(words + "\n", status, {"Connection": "close"})
+
+
 def _stranger() -> Response:
-    return PlainTextResponse("Open the address that `vade atlas` printed.\n", 401)
+    return _refusal("Open the address that `vade atlas` printed.", 401)
+
+
+def _too_long(headers: Headers) -> Response | None:
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
+        return _refusal("A body must say how long it is.", 411)
+    if len(length) > 9 or int(length) > LONGEST:
+        return _refusal(f"A body may have {LONGEST} bytes.", 413)
+    return None
 
 
 def _cookies(headers: Headers) -> dict[str, str]:
@@ -115,24 +109,10 @@ def _cookies(headers: Headers) -> dict[str, str]:
         return {}
 
 
-async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "http":
-        await answer(scope, receive, _with_policy(send, scope["path"]))
-    elif "websocket.http.response" in scope.get("extensions", {}):
-        await answer(scope, receive, send)
-    else:
-        await send({"type": "websocket.close", "code": 1008})
-
-
-def _with_policy(send: Send, path: str) -> Send:
+def _with_policy(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            policy = _NOTEBOOKS if path.startswith("/live/") else _OURS
-            headers["Content-Security-Policy"] = policy
-            headers["Referrer-Policy"] = "no-referrer"
-            headers["X-Content-Type-Options"] = "nosniff"
-            headers["Cross-Origin-Resource-Policy"] = "same-origin"
+            MutableHeaders(scope=message).update(_HEADERS)
         await send(message)
 
     return sending

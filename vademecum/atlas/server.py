@@ -1,25 +1,39 @@
-"""Starting the atlas: one process on one address, until Ctrl-C."""
+"""Starting the atlas: one address, until Ctrl-C.
+
+The process that worker processes are forked from imports the rooms at the same time as this one
+does, so nothing above the imports of `serve` may need torch.
+"""
 
 import gc
+import os
 import secrets
+import signal
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from multiprocessing import forkserver, get_all_start_methods
+from typing import TYPE_CHECKING
 
-import torch
-import uvicorn
-
-from vademecum.atlas.application import application
-from vademecum.atlas.network import Dossier, dossier
-from vademecum.atlas.verdicts import Verdicts
-from vademecum.claims import Workers, select
 from vademecum.errors import UsageError
 
-__all__ = ["looking", "serve"]
+if TYPE_CHECKING:
+    from vademecum.atlas.network import Dossier
+
+__all__ = ["looking", "prepare", "serve"]
 
 _LOCAL = ("127.0.0.1", "localhost")
 _LOOKING_SECONDS = 120.0
+
+
+def prepare() -> None:
+    """Start the process from which worker processes are forked, with all imports done."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # each has work of its own, and none can fork
+    if "forkserver" in get_all_start_methods():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which it inherits
+        forkserver.set_forkserver_preload(["vademecum.cli", "vademecum.atlas._preload"])
+        forkserver.ensure_running()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def serve(
@@ -49,36 +63,67 @@ def serve(
             f"--host {host} lets other machines in: name the hosts that they may call with"
             " --allow-host, as in --allow-host atlas.example.org"
         )
-    bound = _bind(host, port)
-    port = bound.getsockname()[1]
-    names = [*_LOCAL, *allow]
-    hosts = [f"{name}:{port}" for name in names] + (names if port == 80 else [])
-    token = secrets.token_urlsafe(24)
-    torch.set_num_threads(1)  # pictures are small, and many may be drawn at once
-    verdicts = Verdicts(select())
-    look = looking(network, shape)
-    app = application(verdicts, token=token, hosts=hosts, cookie=f"vademecum-{port}", look=look)
-    gc.freeze()  # or each collection would go through all of torch, and hold a picture up
+    with _bind(host, port) as bound:
+        port = bound.getsockname()[1]
+        names = [*_LOCAL, *allow]
+        hosts = [f"{name}:{port}" for name in names] + (names if port == 80 else [])
+        token = secrets.token_urlsafe(24)
+        address = f"http://{allow[0] if host not in _LOCAL else host}:{port}/?token={token}"
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
+        prepare()
+        gc.disable()  # until all is imported
+        try:
+            _run(bound, address, hosts, token, looking(network, shape), browser=browser)
+        except KeyboardInterrupt:  # which uvicorn raises again once all is closed
+            pass
+    print("The atlas has stopped.")
+
+
+def _run(
+    bound: socket.socket,
+    address: str,
+    hosts: list[str],
+    token: str,
+    look: "Callable[[], Dossier | None]",
+    *,
+    browser: bool,
+) -> None:
+    import uvicorn
+
+    from vademecum.atlas.application import application
+    from vademecum.atlas.drawings import Drawings
+    from vademecum.atlas.verdicts import Verdicts
+    from vademecum.claims import select
+
+    verdicts, drawings = Verdicts(select()), Drawings()
+    cookie = f"vademecum-{bound.getsockname()[1]}"
+    app = application(verdicts, drawings, token=token, hosts=hosts, cookie=cookie, look=look)
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            drawings.close()  # or visitors who wait for a drawing would hold it up
+            verdicts.close()
+            await super().shutdown(sockets)
+
+    gc.freeze()  # or each collection would go through all of torch, and hold a page up
+    gc.enable()
+    drawings.warm()
     if missing := verdicts.missing():
         verdicts.start(missing)
-    address = f"http://{allow[0] if host not in _LOCAL else host}:{port}/?token={token}"
     settings = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",
         server_header=False,
         timeout_graceful_shutdown=1,
         timeout_keep_alive=75,
+        ws="none",
     )
-    _announce(address, warn=host not in _LOCAL)
+    if address.partition("//")[2].partition(":")[0] not in _LOCAL:
+        print("Warning: other machines can reach this server, without encryption.")
+    print(f"The atlas is open at {address}\nCtrl-C closes it.", flush=True)
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
-    try:
-        uvicorn.Server(settings).run(sockets=[bound])
-    except KeyboardInterrupt:  # which uvicorn raises again once all is closed
-        pass
-    finally:
-        bound.close()
-    print("The atlas has stopped.")
+    Server(settings).run(sockets=[bound])
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -95,19 +140,16 @@ def _bind(host: str, port: int) -> socket.socket:
     return made
 
 
-def _announce(address: str, *, warn: bool) -> None:
-    if warn:
-        print("Warning: other machines can reach this server, without encryption.")
-    print(f"The atlas is open at {address}\nCtrl-C closes it.", flush=True)
-
-
-def looking(network: str | None, shape: tuple[int, ...] | None) -> Callable[[], Dossier | None]:
+def looking(network: str | None, shape: tuple[int, ...] | None) -> "Callable[[], Dossier | None]":
     """A function that looks at the network again each time, in a process that may die of it."""
     if network is None:
         return lambda: None
 
-    def look() -> Dossier:
-        workers = Workers(1, limit=_LOOKING_SECONDS)
+    def look() -> "Dossier":
+        from vademecum.atlas.network import Dossier, dossier
+        from vademecum.claims import Workers
+
+        workers = Workers(1, limit=_LOOKING_SECONDS, forked=True)
         try:
             return workers.submit(dossier, network, shape).result()
         except (TimeoutError, ChildProcessError) as error:

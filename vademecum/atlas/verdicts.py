@@ -1,7 +1,8 @@
 """The verdicts that the pages show: remembered ones, and those of runs started in the browser.
 
-All checks run in worker processes, so that one that hangs or crashes gets its verdict and the pages
-stay up.
+All checks run in worker processes with limits, so that one that hangs, crashes or eats memory gets
+its verdict and the pages stay up. A trial of one seed or other knobs is shown to who asked for it;
+what is said of a claim elsewhere comes from runs with the claim's own knobs alone.
 """
 
 import importlib
@@ -12,10 +13,16 @@ from contextlib import closing
 from typing import Any
 
 from vademecum.atlas.controls import knobs_from
-from vademecum.claims import VERDICTS, Claim, Report, Workers, recall, remember, run
+from vademecum.canvas import styled, svg
+from vademecum.claims import Claim, Report, Workers, recall, remember, run
 from vademecum.claims.ledger import LEDGER
+from vademecum.claims.memory import Known
+from vademecum.claims.workers import Call
+from vademecum.figures import draw, has_curves
 
-__all__ = ["Verdicts"]
+__all__ = ["Verdicts", "figure"]
+
+_MEMORY = 4 << 30  # bytes that a check may take
 
 
 class Verdicts:
@@ -29,29 +36,36 @@ class Verdicts:
 
     def __init__(self, claims: Iterable[Claim], *, limit: float = 60.0, jobs: int = 1):
         self.claims = {claim.id: claim for claim in claims}
-        self._limit, self._jobs = limit, jobs
-        self._reports: dict[str, list[Report]] = {}
-        self._note(recall())
-        self._workers = Workers(2, limit=limit)
+        self._limits: dict[str, Any] = {"limit": limit, "memory": _MEMORY, "forked": True}
+        self._jobs = jobs
+        self._known = recall(self.claims.values())
+        self._workers = Workers(2, **self._limits)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._stopped = False
         self._fresh: list[Report] = []
         self._chosen: list[str] = []
         self._crew: Workers | None = None
 
-    def of(self, claim: str) -> list[Report]:
-        """The reports of a claim's latest run, none if it never ran."""
-        return self._reports.get(claim, [])
+    def known(self, claim: str) -> Known:
+        """All that is known of a claim."""
+        return self._known.get(claim, Known())
+
+    def of(self, claim: str) -> tuple[Report, ...]:
+        """The reports that are kept of a claim, that of its lowest seed first."""
+        return self.known(claim).reports
 
     def verdict(self, claim: str) -> str:
-        """The worst verdict over the seeds of a claim's latest run, or "not run"."""
-        found = {report.verdict for report in self.of(claim)}
-        return next((v for v in reversed(VERDICTS) if v in found), "not run")
+        """The worst verdict over the seeds of a claim, or "not run"."""
+        return self.known(claim).verdict
+
+    def checked(self) -> str:
+        """When a claim was checked last, as in 2026-01-31T12:00:00Z; empty if none was."""
+        return max((known.checked for known in self._known.values()), default="")
 
     def missing(self) -> list[str]:
-        """The claims that never ran."""
-        return [name for name in self.claims if not self.of(name)]
+        """The claims that never ran as they are written now."""
+        return [name for name in self.claims if name not in self._known]
 
     def tally(self, room: str | None = None) -> Counter[str]:
         """How many claims have which verdict."""
@@ -63,25 +77,26 @@ class Verdicts:
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 return False
-            self._stop.clear()
-            self._fresh = []
+            self._stopped, self._fresh = False, []
             self._chosen = list(self.claims) if names is None else list(names)
-            self._crew = Workers(self._jobs, limit=self._limit)
+            self._crew = Workers(self._jobs, nice=10, **self._limits)
             self._thread = threading.Thread(target=self._run, args=(self._crew,), daemon=True)
             self._thread.start()
             return True
 
     def stop(self) -> None:
         """End the run under way; what was finished is kept."""
-        self._stop.set()
-        if self._crew is not None:
-            self._crew.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            if self._thread is not None and self._thread.is_alive() and self._crew is not None:
+                self._stopped = True
+                self._crew.shutdown(wait=False, cancel_futures=True)
 
     def progress(self) -> dict[str, Any]:
-        """How far the latest run is."""
+        """How far the latest run is, or was when it was stopped."""
         fresh = list(self._fresh)
         return {
             "running": self._thread is not None and self._thread.is_alive(),
+            "stopped": self._stopped and len(fresh) < len(self._chosen),
             "done": len(fresh),
             "total": len(self._chosen),
             "tally": Counter(report.verdict for report in fresh),
@@ -93,24 +108,22 @@ class Verdicts:
         if self._thread is not None:
             self._thread.join()
 
-    def trial(self, claim: Claim, seed: int, form: Mapping[str, str]) -> Report:
-        """Run one claim with the knobs of a form, and keep the report if these are the defaults.
+    def trial(self, claim: Claim, seed: int, form: Mapping[str, str]) -> Call:
+        """Run one claim with the knobs of a form: its report, and a figure if it has curves.
 
         Raises:
             UsageError: If the form sets a knob to what it cannot be.
         """
-        changed = any(value != claim.knobs[name] for name, value in knobs_from(claim, form).items())
-        task = self._workers.submit(_trial, claim.check.__module__, claim.id, seed, dict(form))
-        try:
-            report = task.result()
-        except (TimeoutError, ChildProcessError) as error:
-            overdue = isinstance(error, TimeoutError)
-            message = f"{type(error).__name__}: {error}"
-            report = Report(claim.id, seed, error=message, overdue=overdue)
-        if not changed:
-            self._note([report])
-            remember([report])
-        return report
+        knobs_from(claim, form)
+        return self._workers.submit(_trial, claim.check.__module__, claim.id, seed, dict(form))
+
+    def beside_foil(self, claim: Claim, index: int, seed: int) -> Call:
+        """The reports of a claim and of one of its foils, from the same random numbers."""
+        return self._workers.submit(_beside_foil, claim.check.__module__, claim.id, index, seed)
+
+    def abandon(self, call: Call) -> None:
+        """Nobody waits for this trial any more."""
+        self._workers.stop(call)
 
     def close(self) -> None:
         """Kill what is under way."""
@@ -123,24 +136,28 @@ class Verdicts:
         try:
             with closing(run(chosen, executor=crew)) as running:
                 for report in running:
-                    if self._stop.is_set():  # this one was killed
+                    if self._stopped:  # this one was killed
                         break
                     self._fresh.append(report)
-                    self._note([report])
+                    self._known[report.id] = self.known(report.id).with_reports([report])
         except RuntimeError:  # of a crew that was sent home before it had its work
-            if not self._stop.is_set():
+            if not self._stopped:
                 raise
         crew.shutdown(cancel_futures=True)
-        remember(self._fresh)
-
-    def _note(self, reports: Iterable[Report]) -> None:
-        new: dict[str, list[Report]] = {}
-        for report in reports:
-            if report.id in self.claims:
-                new.setdefault(report.id, []).append(report)
-        self._reports |= new
+        remember(chosen, self._fresh)
 
 
-def _trial(module: str, name: str, seed: int, form: dict[str, str]) -> Report:
+def figure(report: Report) -> bytes:
+    """The evidence of a report as SVG; nothing where no coordinate runs."""
+    return svg(styled(lambda: draw(report))) if has_curves(report) else b""
+
+
+def _trial(module: str, name: str, seed: int, form: dict[str, str]) -> tuple[Report, bytes]:
     importlib.import_module(module)
-    return LEDGER[name].run(seed, **knobs_from(LEDGER[name], form))
+    report = LEDGER[name].run(seed, **knobs_from(LEDGER[name], form))
+    return report, figure(report)
+
+
+def _beside_foil(module: str, name: str, index: int, seed: int) -> tuple[Report, Report]:
+    importlib.import_module(module)
+    return LEDGER[name].beside_foil(index, seed)

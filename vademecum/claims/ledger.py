@@ -177,6 +177,20 @@ class Claim:
         seconds = time.process_time() - start
         return Report(self.id, seed, tuple(evidence), tuple(counterexamples), error, False, seconds)
 
+    def beside_foil(self, index: int, seed: int = 0) -> tuple[Report, Report]:
+        """All evidence for the claim and all for one of its foils, from the same random numbers."""
+        return self._report(seed, {}), self._report(seed, self.foils[index].knobs)
+
+    def _report(self, seed: int, knobs: Mapping[str, Any]) -> Report:
+        evidence, error, start = [], "", time.process_time()
+        try:
+            with laboratory(f"{self.id}:{seed}"):
+                evidence.extend(self.check(**knobs))
+        except Exception:
+            error = traceback.format_exc()
+        spent = time.process_time() - start
+        return Report(self.id, seed, tuple(evidence), error=error, seconds=spent)
+
     def _known(self, knobs: dict[str, Any]) -> dict[str, Any]:
         for name in knobs:
             if name not in self.knobs:

@@ -21,7 +21,7 @@ from vademecum.claims.evidence import Evidence
 from vademecum.files import write_atomically
 
 __all__ = [
-    "VERDICTS", "Report", "environment", "read_environment", "read_reports", "write_reports",
+    "VERDICTS", "Report", "environment", "from_json", "read_reports", "to_json", "write_reports",
 ]  # fmt: skip
 
 FORMAT, VERSION = "vademecum-reports", 2
@@ -122,7 +122,7 @@ def write_reports(
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "duration": round(time.time() - started, 3),
         "full": full,
-        "reports": [_as_json(r) for r in sorted(reports, key=lambda r: (r.id, r.seed))],
+        "reports": [to_json(r) for r in sorted(reports, key=lambda r: (r.id, r.seed))],
     }
     write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
@@ -135,18 +135,9 @@ def read_reports(path: str | Path) -> list[Report]:
     """
     content = _content(path)
     try:
-        return [_from_json(entry) for entry in content["reports"]]
+        return [from_json(entry) for entry in content["reports"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} has a damaged report: {error!r}") from None
-
-
-def read_environment(path: str | Path) -> dict[str, Any]:
-    """The versions and the machine that a report file's run depended on, as `environment` says.
-
-    Raises:
-        ValueError: As `read_reports` does.
-    """
-    return _content(path)["environment"]
 
 
 def _content(path: str | Path) -> dict[str, Any]:
@@ -165,7 +156,8 @@ def _content(path: str | Path) -> dict[str, Any]:
     return content
 
 
-def _as_json(report: Report) -> dict[str, Any]:
+def to_json(report: Report) -> dict[str, Any]:
+    """A report as JSON has it."""
     return {
         "id": report.id,
         "seed": report.seed,
@@ -195,7 +187,8 @@ def _number(value: float) -> float | str:
     return value if isinstance(value, int) or math.isfinite(value) else str(value)
 
 
-def _from_json(entry: dict[str, Any]) -> Report:
+def from_json(entry: dict[str, Any]) -> Report:
+    """A report from JSON."""
     return Report(
         id=entry["id"],
         seed=entry["seed"],

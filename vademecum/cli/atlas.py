@@ -30,19 +30,23 @@ def atlas(
     """
     if not 0 <= port < 65536:
         raise UsageError(f"--port must be between 0 and 65535, got {port}")
-    try:
-        from vademecum.atlas.export import export_site
+    shape = None
+    if network is not None or input is not None:  # complains before anything is started
         from vademecum.atlas.network import parse_shape, split_name
+
+        shape = parse_shape(input) if input is not None else None
+        split_name(network) if network is not None else None
+    try:
+        if export is not None:
+            from vademecum.atlas.export import export_site
+
+            export_site(export, network=network, shape=shape)
+            return 0
         from vademecum.atlas.server import serve
+
+        allow = [name.strip() for name in allow_host.split(",") if name.strip()]
+        open_it = not no_browser
+        serve(host=host, port=port, allow=allow, browser=open_it, network=network, shape=shape)
     except ModuleNotFoundError as error:
         raise UsageError(f"the atlas needs {error.name}: pip install 'vademecum[atlas]'") from None
-
-    shape = parse_shape(input) if input else None
-    if network is not None:
-        split_name(network)  # complains before anything is started
-    if export is not None:
-        export_site(export, network=network, shape=shape)
-        return 0
-    allow = [name.strip() for name in allow_host.split(",") if name.strip()]
-    serve(host=host, port=port, allow=allow, browser=not no_browser, network=network, shape=shape)
     return 0

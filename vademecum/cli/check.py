@@ -66,7 +66,8 @@ def check(
                     save(reports, False)
         finally:  # also if the terminal or the pipe has gone
             save(reports, True)
-            remember(reports)
+            if not full:  # whose knobs are others
+                remember(claims, reports)
     _summarise(reports, {claim.id: claim for claim in claims})
     if len(reports) < total:
         kept = f", kept in {json}" if json else ""

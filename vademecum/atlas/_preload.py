@@ -1,0 +1,29 @@
+"""What worker processes are forked from: every room and picture imported, and one figure drawn.
+
+The figure makes matplotlib read its fonts and prepare to set formulas. What exists by then is no
+concern of the garbage collector, whose visits would copy the memory that processes share.
+"""
+
+import gc
+
+from matplotlib.figure import Figure
+
+from vademecum.canvas import styled, svg
+from vademecum.claims import select
+from vademecum.pictures import pictures
+
+select(), pictures()
+
+
+def _sample() -> Figure:
+    figure = Figure((2, 2), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([1, 10], [1, 10], label="a")
+    axes.set(title="$x^2$", xscale="log", yscale="log")
+    axes.legend()
+    return figure
+
+
+svg(styled(_sample))
+gc.collect()
+gc.freeze()
