@@ -1,6 +1,11 @@
 """Addresses, as the server has them and as files have them."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from vademecum.claims import Claim
+from vademecum.pictures import Picture
 
 __all__ = ["Links"]
 
@@ -28,3 +33,17 @@ class Links(NamedTuple):
     def file(self, path: str) -> str:
         """The address of a file as it is."""
         return self.root + path
+
+    def statement(self, claim: Claim) -> str:
+        """The address of a statement."""
+        return self.page("rooms/" + claim.id.replace(".", "/"))
+
+    def drawing(self, picture: Picture, knobs: Mapping[str, Any] | None = None) -> str:
+        """The address of a drawing; knobs at their defaults are left out."""
+        path = f"pictures/{picture.room}/{picture.name}"
+        known = picture.knobs
+        changed = {k: v for k, v in (knobs or {}).items() if v != known[k].default}
+        if self.static:
+            words = "_".join(f"{name}-{value}" for name, value in changed.items())
+            return self.file(f"{path}/{words or 'first'}.svg")
+        return self.file(f"{path}.svg" + ("?" + urlencode(changed) if changed else ""))

@@ -1,11 +1,13 @@
-"""The pages, as HTML: made from the claims, the same for the server and for files."""
+"""The pages, as HTML: made from the claims and pictures, the same for the server and for files."""
 
+import base64
 import importlib
 import inspect
+import json
 import re
-from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Any, Protocol
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
@@ -14,23 +16,40 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 import vademecum
+from vademecum.atlas.chapters import Chapter, chapters, prerequisites, sheets
 from vademecum.atlas.controls import controls
 from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
-from vademecum.atlas.sources import parts_of, place_of, room_exports, source_text
+from vademecum.atlas.search import entries
+from vademecum.atlas.sources import place_of, room_exports, source_text
+from vademecum.atlas.statements import GRADES, Statement, compared, grouped
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, Report
 from vademecum.claims.evidence import short
-from vademecum.figures import has_curves
+from vademecum.pictures import Picture, pictures
 from vademecum.typeset import in_words, typeset
 
-__all__ = ["Pages"]
+__all__ = ["Drawings", "Pages"]
 
+FLAGSHIP, EXAMPLE = "approximation.regions_while_training", "connectionism.novikov_bound"
+"""The picture and the statement that the home page shows."""
 MARKS = {"holds": "✓", "not run": "○"}
 """Verdicts are told apart by sign and word; every other one is a cross."""
 _ANCHOR = re.compile(r'"(#?)L-(?=\d+")')  # quotes within a source are escaped
 _PLAIN = re.compile(r'<span class="(?!(?:linenos|k|kn|ow|s1|s2|sd|sa|c1)")\w+">([^<]*)</span>')
 """What the style sheet does not colour; half of a page otherwise."""
+
+
+class Drawings(Protocol):
+    """Where drawings come from."""
+
+    def svg(self, picture: Picture, knobs: Mapping[str, Any]) -> bytes:
+        """The drawing, which was asked for before or is made now."""
+        ...
+
+    def positions(self, picture: Picture) -> list[dict[str, Any]]:
+        """The knobs for which there will be a file, if pages are files."""
+        ...
 
 
 class Pages:
@@ -39,50 +58,92 @@ class Pages:
     Args:
         verdicts: The claims and what is known about them.
         links: How pages refer to each other.
+        drawings: Where the drawings come from that stand in a page when it arrives.
     """
 
-    def __init__(self, verdicts: Verdicts, links: Links | None = None):
-        self.verdicts = verdicts
-        self.links = links or Links()
-        rooms = {claim.room for claim in verdicts.claims.values()}
-        self.rooms = [room for room in (*vademecum.ROOMS, *sorted(rooms)) if room in rooms]
-        self.rooms = list(dict.fromkeys(self.rooms))
+    def __init__(self, verdicts: Verdicts, links: Links, drawings: Drawings):
+        self.verdicts, self.links, self.drawings = verdicts, links, drawings
+        known = {claim.room for claim in verdicts.claims.values()}
+        self.rooms = [room for room in vademecum.ROOMS if room in known]
+        self.rooms += sorted(known - {*self.rooms})
+        self.pictures = [picture for picture in pictures() if picture.room in self.rooms]
 
     def home(self) -> str:
-        """The rooms, the search, the verdicts."""
-        rooms = [self._card(room) for room in self.rooms]
+        """A picture, how to read a claim, the rooms, the verdicts."""
+        shown = [p for p in self.pictures if p.id == FLAGSHIP] or self.pictures
+        claims = self.verdicts.claims
+        example = claims.get(EXAMPLE) or next(iter(claims.values()))
         return self._render(
-            "home.html", rooms=rooms, tally=self.verdicts.tally(), found=_index(self)
+            "home.html",
+            flagship=self._picture(shown[0], embedded=True) if shown else None,
+            example=self._statement(example),
+            rooms=[self._card(room) for room in self.rooms],
+            tally=self.verdicts.tally(),
+            checked=self.verdicts.checked(),
         )
 
-    def room(self, room: str, stills: Sequence[Any] = ()) -> str:
-        """A room: its introduction, its live pictures (or these still ones), its statements."""
-        about = typeset((inspect.getdoc(_module(room)) or "").partition("\n")[2])
-        statements = [self._statement(claim) for claim in self.claims(room)]
+    def room(self, room: str) -> str:
+        """A room: its introduction, its chapters with their pictures and statements."""
+        own = [p for p in self.pictures if p.room == room]
+        found = self.chapters(room)
+        place = {claim.id: chapter.name for chapter in found for claim in chapter.claims}
+        beside: dict[str, list[Any]] = {}
+        for picture in own[1:]:
+            chapter = next((place[c] for c in picture.claims if c in place), found[-1].name)
+            beside.setdefault(chapter, []).append(self._picture(picture))
+        at = self.rooms.index(room)
         return self._render(
             "room.html",
             room=room,
-            about=about,
-            live=False,
-            stills=stills,
-            statements=statements,
+            about=inspect.getdoc(_module(room)) or "",
+            needs=[other for other in prerequisites(room) if other in self.rooms],
+            first=self._picture(own[0], embedded=True) if own else None,
+            beside=beside,
+            pictures=own,
+            chapters=[(c, [self._statement(claim) for claim in c.claims]) for c in found],
             tally=self.verdicts.tally(room),
-            exports=[(name, place_of(thing)) for name, thing in _exports(room).items()],
+            exports=[(name, place_of(thing)) for name, thing in room_exports(room).items()],
+            before=self.rooms[at - 1] if at else "",
+            after=self.rooms[at + 1] if at + 1 < len(self.rooms) else "",
         )
+
+    def statement(self, claim: Claim) -> str:
+        """A statement alone, with all of its evidence and the code of its check."""
+        found = self.chapters(claim.room)
+        (chapter,) = [c for c in found if claim in c.claims]
+        order = [c for chapter in found for c in chapter.claims]
+        at = order.index(claim)
+        return self._render(
+            "statement.html",
+            s=self._statement(claim),
+            chapter=chapter,
+            code=_highlighted(inspect.getsource(inspect.unwrap(claim.check))),
+            before=order[at - 1] if at else None,
+            after=order[at + 1] if at + 1 < len(order) else None,
+        )
+
+    def picture(self, picture: Picture, knobs: Mapping[str, Any]) -> str:
+        """A picture alone."""
+        shown = self._picture(picture, knobs, embedded=True)
+        beside = [self.verdicts.claims[c] for c in picture.claims if c in self.verdicts.claims]
+        return self._render("picture.html", shown=shown, picture=picture, claims=beside)
 
     def errata(self) -> str:
         """What the sheets print wrongly."""
-        rows = []
-        for room in self.rooms:
-            for claim in self.claims(room):
-                reports = self.verdicts.of(claim.id)
-                for foil, found in claim.refutations(
-                    reports[0] if reports else Report(claim.id, 0)
-                ):
-                    if foil.printed:
-                        rows.append({"claim": claim, "foil": foil, "found": found, "room": room})
-        rows.sort(key=lambda row: row["foil"].where)
-        return self._render("errata.html", rows=rows, rooms=self.rooms)
+        found = [
+            (s, foil, counterexample)
+            for s in map(self._statement, self._in_order())
+            for _, foil, counterexample in s.foils
+            if foil.printed
+        ]
+        found.sort(key=lambda entry: entry[1].where)
+        letters = sorted({foil.where[0] for _, foil, _ in found})
+        return self._render("errata.html", errata=found, rooms=self.rooms, sheets=letters)
+
+    def course(self) -> str:
+        """The paths through the course, by room and by sheet."""
+        by_room = [(room, _about(room), self.chapters(room)) for room in self.rooms]
+        return self._render("course.html", rooms=by_room, sheets=sheets(self._in_order()))
 
     def network(self, dossier: Dossier | None) -> str:
         """A user's network, or how to name one."""
@@ -90,12 +151,15 @@ class Pages:
 
     def source(self, module: str) -> str:
         """The source of one of our modules, with a target for every line."""
-        style = HtmlFormatter(linenos="inline", linespans="L", anchorlinenos=True)
-        code = highlight(source_text(module), PythonLexer(), style)
-        code = _ANCHOR.sub(r'"\1L', _PLAIN.sub(r"\1", code))
         room = module.split(".")[1] if module.count(".") else ""
         room = room if room in self.rooms else ""
-        return self._render("source.html", module=module, room=room, code=Markup(code))
+        code = _highlighted(source_text(module), lines=True)
+        return self._render("source.html", module=module, room=room, code=code)
+
+    def search(self) -> list[dict[str, str]]:
+        """All that can be found, for the search on every page."""
+        links = self.links._replace(root="")
+        return list(entries(self.rooms, self._in_order(), self.pictures, links))
 
     def missing(self, what: str) -> str:
         """What one sees who asks for a page that does not exist."""
@@ -103,107 +167,86 @@ class Pages:
 
     def outcome(self, claim: Claim, report: Report, figure: str) -> str:
         """What a run that was started in the browser found, as a fragment of a page."""
-        return self._render("outcome.html", claim=claim, report=report, figure=Markup(figure))
+        return self._render(
+            "outcome.html", s=Statement(claim, [report]), report=report, figure=Markup(figure)
+        )
 
-    def claims(self, room: str) -> list[Claim]:
-        """The claims of a room in the order of its sources: as a reader would meet them."""
-        own = [claim for claim in self.verdicts.claims.values() if claim.room == room]
-        lines = {claim.id: claim.check.__code__.co_firstlineno for claim in own}
-        modules = list(dict.fromkeys(_modules(room)))
-        return sorted(own, key=lambda c: (_rank(modules, c.check.__module__), lines[c.id]))
+    def broken(self, claim: Claim, index: int, report: Report, foil_report: Report) -> str:
+        """The claim and one of its foils side by side, as a fragment of a page."""
+        foil = claim.foils[index]
+        refuting = foil.counterexample(iter(foil_report.evidence))
+        return self._render(
+            "broken.html",
+            foil=foil,
+            report=report,
+            wrong=foil_report,
+            refuting=refuting,
+            rows=compared(report, foil_report, foil),
+        )
+
+    def chapters(self, room: str) -> list[Chapter]:
+        """The chapters of a room with the claims in question."""
+        return chapters(room, self.verdicts.claims.values())
+
+    def _in_order(self) -> list[Claim]:
+        return [c for room in self.rooms for chapter in self.chapters(room) for c in chapter.claims]
 
     def _card(self, room: str) -> dict[str, Any]:
-        claims = self.claims(room)
+        claims = [claim for claim in self.verdicts.claims.values() if claim.room == room]
+        own = [p for p in self.pictures if p.room == room]
         return {
             "name": room,
-            "about": (inspect.getdoc(_module(room)) or "").partition("\n")[0],
+            "about": _about(room),
             "claims": len(claims),
             "holds": self.verdicts.tally(room)["holds"],
             "errata": sum(len(claim.errata) for claim in claims),
-            "exports": len(_exports(room)),
+            "thumbnail": self.links.drawing(own[0]) if own else "",
         }
 
-    def _statement(self, claim: Claim) -> dict[str, Any]:
-        reports = self.verdicts.of(claim.id)
-        title, _, body = claim.statement.partition("\n")
-        report = reports[0] if reports else Report(claim.id, 0)
+    def _statement(self, claim: Claim) -> Statement:
+        return Statement(claim, self.verdicts.of(claim.id))
+
+    def _picture(
+        self, picture: Picture, knobs: Mapping[str, Any] | None = None, *, embedded: bool = False
+    ) -> dict[str, Any]:
+        at = picture.at(knobs or {})
+        address = self.links.drawing(picture, at)
+        source = address
+        if embedded and not self.links.static:
+            drawn = base64.b64encode(self.drawings.svg(picture, at)).decode()
+            source = f"data:image/svg+xml;base64,{drawn}"
+        files = []
+        if self.links.static:
+            files = [(k, self.links.drawing(picture, k)) for k in self.drawings.positions(picture)]
         return {
-            "claim": claim,
-            "name": claim.id.partition(".")[2],
-            "title": title,
-            "body": body.strip("\n"),
-            "verdict": self.verdicts.verdict(claim.id),
-            "reports": reports,
-            "figure": f"figures/{claim.id}.svg",
-            "alt": _alternative(report),
-            "curves": has_curves(report),
-            "refutations": list(claim.refutations(report)),
-            "place": place_of(claim.check),
-            "parts": parts_of(claim),
-            "controls": controls(claim),
+            "picture": picture,
+            "controls": controls(picture, at),
+            "source": source,
+            "address": address,
+            "words": picture.in_words(**at),
+            "python": picture.as_python(**at),
+            "files": json.dumps(files, default=str) if files else "",
         }
 
     def _render(self, template: str, **values: Any) -> str:
-        return (
-            _environment()
-            .get_template(template)
-            .render(link=self.links, version=vademecum.__version__, **values)
-        )
-
-
-def _alternative(report: Report) -> str:
-    """What a figure of evidence shows, in words."""
-    pieces = f"{len(report.evidence)} comparisons of something measured with its bound"
-    tightest = f"; the tightest: {report.tightest}" if report.tightest else ""
-    return f"{pieces}, and {len(report.counterexamples)} foils{tightest}"
-
-
-def _index(pages: Pages) -> list[dict[str, str]]:
-    """Everything that can be searched for."""
-    found = []
-    for room in pages.rooms:
-        page = pages.links.page(f"rooms/{room}")
-        for claim in pages.claims(room):
-            name = claim.id.partition(".")[2]
-            found.append(
-                {"kind": "statement", "title": claim.title, "more": claim.id,
-                 "text": f"{claim.id} {claim.statement}", "to": f"{page}#{name}"}
-            )  # fmt: skip
-            for foil in claim.errata:
-                found.append(
-                    {"kind": "erratum", "title": foil.printed, "more": f"{foil.where}, {claim.id}",
-                     "text": f"{foil.where} {foil.printed} {foil.right} {foil.why}",
-                     "to": f"{page}#{name}"}
-                )  # fmt: skip
-        for name, thing in _exports(room).items():
-            about = (inspect.getdoc(thing) or "").partition("\n")[0]
-            place = place_of(thing)
-            to = f"{pages.links.page(f'source/{place.module}')}#L{place.line}" if place else page
-            found.append(
-                {"kind": "export", "title": f"`{name}`: {about}" if about else f"`{name}`",
-                 "more": f"vademecum.{room}.{name}", "text": f"{room} {name} {about}", "to": to}
-            )  # fmt: skip
-    return found
-
-
-def _exports(room: str) -> dict[str, Any]:
-    return room_exports(room) if room in vademecum.ROOMS else {}
+        page = _environment().get_template(template)
+        return page.render(link=self.links, version=vademecum.__version__, **values)
 
 
 def _module(room: str) -> Any:
     return importlib.import_module(f"vademecum.{room}") if room in vademecum.ROOMS else None
 
 
-def _modules(room: str) -> list[str]:
-    """The claim modules of a room in the order in which its package lists them."""
-    if room not in vademecum.ROOMS:
-        return []
-    package = importlib.import_module(f"vademecum.{room}.claims")
-    return [f"{package.__name__}.{name}" for name in getattr(package, "__all__", [])]
+def _about(room: str) -> str:
+    return (inspect.getdoc(_module(room)) or "").partition("\n")[0]
 
 
-def _rank(modules: list[str], module: str) -> int:
-    return modules.index(module) if module in modules else len(modules)
+@lru_cache(500)
+def _highlighted(code: str, *, lines: bool = False) -> Markup:
+    style = HtmlFormatter(linenos="inline" if lines else False, linespans="L" if lines else "",
+                          anchorlinenos=lines)  # fmt: skip
+    made = highlight(code, PythonLexer(), style)
+    return Markup(_ANCHOR.sub(r'"\1L', _PLAIN.sub(r"\1", made)))
 
 
 def _count(number: int, verdict: str) -> str:
@@ -222,11 +265,12 @@ def _environment() -> Environment:
     made.filters |= {
         "typeset": typeset,
         "line": lambda text: typeset(" ".join(text.split()), line=True),
-        "words": in_words,
         "short": short,
-        "plain": lambda text: re.sub(r"[$`\\{}]", "", " ".join(text.split())).lower(),
+        "words": in_words,
         "mark": lambda verdict: MARKS.get(verdict, "✗"),
         "count": _count,
         "slug": lambda verdict: verdict.replace(" ", "-"),
+        "grouped": grouped,
     }
+    made.globals["grades"] = GRADES
     return made

@@ -60,11 +60,14 @@ def source_text(module: str) -> str:
 
 
 def room_exports(room: str) -> dict[str, Any]:
-    """What a room exports, by name."""
+    """What a room exports, by name; nothing for what is no room."""
+    if room not in ROOMS:
+        return {}
     module: ModuleType = importlib.import_module(f"vademecum.{room}")
     return {name: getattr(module, name) for name in module.__all__}
 
 
+@functools.cache
 def parts_of(claim: Claim) -> list[Place]:
     """The exported parts that a claim's check calls, itself or through functions beside it.
 

@@ -1,48 +1,80 @@
-// What the pages do beyond being read: search, filter, run checks. No library, no other host.
+// What the pages do beyond being read: run and break claims, copy, filter, check. No library, no other host.
 "use strict";
 
 const at = (id) => document.getElementById(id);
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-function search() {
-  const box = at("search");
-  if (!box) return;
-  const rows = [...at("results").children];
-  const show = () => {
-    const words = box.value.toLowerCase().replace(/[$`\\{}]/g, "").split(/\s+/).filter(Boolean);
-    let found = 0;
-    for (const row of rows) {
-      row.hidden = !words.length || !words.every((word) => row.dataset.text.includes(word));
-      found += !row.hidden;
-    }
-    at("results").hidden = !found;
-    at("search-count").textContent = words.length ? `${found} found` : "";
-  };
-  box.addEventListener("input", show);
-  show();
-}
-
-function filterErrata() {
-  const form = at("errata-filter");
-  if (!form) return;
-  const rows = [...document.querySelectorAll("#errata tbody tr")];
-  const show = () => {
-    const { room, weight } = Object.fromEntries(new FormData(form));
-    let found = 0;
-    for (const row of rows) {
-      row.hidden = Boolean((room && row.dataset.room !== room) || (weight && row.dataset.weight !== weight));
-      found += !row.hidden;
-    }
-    at("errata-count").textContent = `${found} errata`;
-  };
-  form.addEventListener("change", show);
-  show();
-}
-
+// The answer, or an error in the words of the server; one of our own where nobody answers.
 async function ask(address, options) {
-  const answer = await fetch(address, options);
+  let answer;
+  try {
+    answer = await fetch(address, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The atlas does not answer. Is “vade atlas” still running?");
+  }
   if (!answer.ok) throw new Error((await answer.text()) || answer.statusText);
   return answer;
 }
+
+const valueOf = (c) => (c.type === "checkbox" ? (c.checked ? "True" : "False") : c.dataset.positions ? c.dataset.positions.split(" ")[c.value] : c.value);
+const python = (text) => (/^(-?[\d.]+(e[-+]?\d+)?|True|False|None|[([].*)$/.test(text) ? text : JSON.stringify(text));
+
+// Controls that do not stand at their defaults, by name.
+function changed(form) {
+  const moved = all("[data-knob]", form).filter((c) => valueOf(c) !== c.dataset.default);
+  return Object.fromEntries(moved.map((c) => [c.dataset.knob, valueOf(c)]));
+}
+for (const c of all("[data-knob]")) c.dataset.default ??= valueOf(c);
+
+for (const form of all("form.ask")) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const button = form.querySelector("button"), place = form.querySelector(".outcome");
+    button.disabled = true;
+    place.textContent = "Running …";
+    try {
+      const body = new URLSearchParams(new FormData(form));
+      place.innerHTML = await (await ask(form.action, { method: "POST", body })).text();
+    } catch (error) {
+      place.textContent = error.message;
+    } finally {
+      button.disabled = false;
+    }
+  });
+}
+
+for (const button of all("[data-copy]")) {
+  const words = button.textContent;
+  button.addEventListener("click", async () => {
+    const form = button.closest("form[data-claim]");
+    let text = button.dataset.copy;
+    if (form) {
+      const knobs = Object.entries(changed(form)).map(([name, value]) => `, ${name}=${python(value)}`).join("");
+      text = `from vademecum.claims import select\n\nprint(select("${form.dataset.claim}")[0].run(${form.elements.seed.value}${knobs}))`;
+    }
+    await navigator.clipboard.writeText(text).then(() => (button.textContent = "Copied"), () => prompt("Copy:", text));
+    setTimeout(() => (button.textContent = words), 1500);
+  });
+}
+
+const filter = at("errata-filter");
+filter?.addEventListener("change", () => {
+  const wanted = Object.entries(Object.fromEntries(new FormData(filter))).filter(([, value]) => value);
+  for (const card of all(".erratum")) card.hidden = !wanted.every(([name, value]) => card.dataset[name] === value);
+  at("errata-count").textContent = `${all(".erratum:not([hidden])").length} errata`;
+});
+
+// A statement that the address names opens, and so does whatever it is in.
+function openTarget() {
+  let place = at(decodeURIComponent(location.hash.slice(1)));
+  if (!place) return;
+  for (let outer = place; outer; outer = outer.parentElement) if (outer.tagName === "DETAILS") outer.open = true;
+  place.scrollIntoView();
+}
+addEventListener("hashchange", openTarget);
+openTarget();
+if (matchMedia("(max-width: 60rem)").matches) all(".contents > details").forEach((contents) => (contents.open = false));
 
 // What a run has found out, put into the page as it stands.
 async function renew(places) {
@@ -50,101 +82,41 @@ async function renew(places) {
   for (const id of places) at(id).replaceWith(fresh.getElementById(id));
 }
 
-function runChecks() {
-  const place = at("checks");
-  if (!place) return;
-  const address = place.dataset.address;
-  const words = (state) => {
-    const tally = Object.entries(state.tally).map(([verdict, n]) => `${n} ${n > 1 && verdict === "holds" ? "hold" : verdict}`).join(", ");
-    const failed = state.failed.length ? ` Not holding: ${state.failed.join(", ")}.` : "";
-    return state.total && (state.running || state.done)
-      ? `${state.done} of ${state.total} claims${state.running ? " so far" : ""}: ${tally || "starting"}.${failed}` : "";
-  };
-  let watching = false;
-  const watch = async () => {
-    if (watching) return;
-    watching = true;
+function inWords(state) {
+  if (!state.total || !(state.running || state.done || state.stopped)) return "";
+  const tally = Object.entries(state.tally).map(([verdict, n]) => `${n} ${n > 1 && verdict === "holds" ? "hold" : verdict}`).join(", ");
+  const failed = state.failed.length ? ` Not holding: ${state.failed.join(", ")}.` : "";
+  const how = state.running ? " so far" : state.stopped ? ", then stopped" : "";
+  return `${state.done} of ${state.total} claims${how}${tally ? `: ${tally}` : ""}.${failed}`;
+}
+
+const checks = at("checks");
+async function watch() {
+  const was = checks.dataset.running;
+  try {
+    const state = await (await ask(checks.dataset.address)).json();
+    checks.dataset.running = state.running;
+    at("checks-bar").hidden = at("stop-checks").hidden = !state.running;
+    at("run-checks").disabled = state.running;
+    at("checks-bar").max = state.total;
+    at("checks-bar").value = state.done;
+    at("checks-text").textContent = inWords(state);
+    if (state.running) setTimeout(watch, 500);
+    else if (was === "true") await renew(["summary", "cards"]);
+  } catch (error) {
+    at("checks-text").textContent = error.message;
+  }
+}
+if (checks) {
+  const order = (method) => async () => {
     try {
-      let wasRunning = false;
-      for (;;) {
-        const state = await (await ask(address)).json();
-        at("checks-bar").hidden = at("stop-checks").hidden = !state.running;
-        at("run-checks").disabled = state.running;
-        at("checks-bar").max = state.total;
-        at("checks-bar").value = state.done;
-        at("checks-text").textContent = words(state);
-        if (!state.running) {
-          if (wasRunning) await renew(["summary", "cards"]);
-          break;
-        }
-        wasRunning = true;
-        await new Promise((wake) => setTimeout(wake, 500));
-      }
+      await ask(checks.dataset.address, { method });
+      if (method === "POST") watch();
     } catch (error) {
-      at("checks-text").textContent = `The atlas does not answer: ${error.message}`;
-    } finally {
-      watching = false;
+      at("checks-text").textContent = error.message;
     }
   };
-  at("run-checks").addEventListener("click", async () => {
-    at("checks-bar").value = 0;
-    at("checks-text").textContent = "Starting …";
-    await ask(address, { method: "POST" });
-    watch();
-  });
-  at("stop-checks").addEventListener("click", () => ask(address, { method: "DELETE" }));
+  at("run-checks").addEventListener("click", order("POST"));
+  at("stop-checks").addEventListener("click", order("DELETE"));
   watch();
 }
-
-function runTrials() {
-  for (const form of document.querySelectorAll("form.trial")) {
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      const button = form.querySelector("button"), place = form.querySelector(".outcome");
-      button.disabled = true;
-      place.textContent = "Running …";
-      try {
-        const body = new URLSearchParams(new FormData(form));
-        place.innerHTML = await (await ask(form.action, { method: "POST", body })).text();
-      } catch (error) {
-        place.textContent = error.message;
-      } finally {
-        button.disabled = false;
-      }
-    });
-  }
-}
-
-// A written page has no sliders that answer: each control has a few positions, one control moves at a time.
-function moveStills() {
-  for (const still of document.querySelectorAll(".still")) {
-    const picture = still.querySelector(".wide img");
-    still.addEventListener("change", ({ target }) => {
-      for (const first of still.querySelectorAll("[data-first]")) {
-        if (first.name !== target.name) first.checked = true;
-      }
-      picture.src = target.value;
-      picture.alt = target.dataset.alt;
-    });
-  }
-}
-
-// A frame as tall as what is in it; the notebook's own page scrolls inside an element of its own.
-function fitFrames() {
-  for (const frame of document.querySelectorAll(".live iframe")) {
-    const fit = () => {
-      const inner = frame.contentDocument && frame.contentDocument.getElementById("App");
-      if (!inner) return;
-      const tall = [...inner.children].reduce((sum, part) => sum + part.offsetHeight, 0);
-      if (tall > 100 && Math.abs(frame.clientHeight - tall - 8) > 8) frame.style.height = `${tall + 10}px`;
-    };
-    setInterval(fit, 500);
-  }
-}
-
-search();
-filterErrata();
-runChecks();
-runTrials();
-fitFrames();
-moveStills();
