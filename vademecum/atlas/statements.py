@@ -51,9 +51,7 @@ def _room(piece: Evidence) -> tuple[bool, float]:
     return not piece.refutes, piece.margin + piece.tol
 
 
-def compared(
-    right: Report, wrong: Report, foil: Foil
-) -> list[tuple[Row | None, Row | None]]:
+def compared(right: Report, wrong: Report, foil: Foil) -> list[tuple[Row | None, Row | None]]:
     """What the claim and its foil gave for the same evidence; what the foil fails at first."""
     ours, theirs = ({r.name: r for r in grouped(x.evidence)} for x in (right, wrong))
     names = sorted({**theirs, **ours}, key=lambda name: name != foil.refuted_by)

@@ -1,4 +1,4 @@
-"""What the course claims of the logistic function and of saturation."""
+"""The logistic function: its inverse, its derivatives, and how it saturates."""
 
 import math
 from collections.abc import Callable

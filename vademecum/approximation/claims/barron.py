@@ -1,4 +1,4 @@
-"""What the course claims of Barron's constant, networks and theorem."""
+"""Barron's theorem: a rate of approximation that no dimension slows down."""
 
 import math
 from collections.abc import Callable

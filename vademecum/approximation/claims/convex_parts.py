@@ -1,4 +1,4 @@
-"""What the course claims of differences of convex functions, and of two maxout units."""
+"""Differences of convex functions: why two maxout units are enough."""
 
 import math
 from collections.abc import Callable

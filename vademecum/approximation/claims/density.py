@@ -1,4 +1,4 @@
-"""What the course claims of uniform convergence, closure, density and Weierstrass' theorem."""
+"""Density: uniform convergence, closures, and Weierstrass' theorem."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of depth against width for radial functions."""
+"""Depth against width: radial functions that two layers cannot afford."""
 
 import math
 from collections.abc import Callable

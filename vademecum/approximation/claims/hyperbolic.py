@@ -1,4 +1,4 @@
-"""What the course claims of the hyperbolic tangent."""
+"""The hyperbolic tangent: a logistic function stretched and moved."""
 
 import math
 from collections.abc import Callable

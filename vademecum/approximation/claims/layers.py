@@ -1,4 +1,4 @@
-"""What the course claims of linear maps, layers and their composition."""
+"""Layers: linear maps, dense layers, and what their composition can do."""
 
 import math
 from collections.abc import Callable

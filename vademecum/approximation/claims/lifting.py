@@ -1,4 +1,4 @@
-"""What the course claims of monomials from smooth units, and of the way to several dimensions."""
+"""From one dimension to many: monomials from smooth units, and ridges that carry them."""
 
 import math
 

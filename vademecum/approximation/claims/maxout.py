@@ -1,4 +1,4 @@
-"""What the course claims of maxima of affine functions, their sums and their differences."""
+"""Maxout: maxima of affine functions, and signed sums of them."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of one hidden layer of rectifiers: universal, but dear for sawteeth."""
+"""One hidden layer of rectifiers: universal, but dear for sawteeth."""
 
 import math
 

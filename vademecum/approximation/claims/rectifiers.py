@@ -1,4 +1,4 @@
-"""What the course claims of the ReLU, the absolute value and the leaky ReLU."""
+"""Rectifiers: the ReLU, the absolute value and the leaky ReLU."""
 
 import math
 import operator

@@ -1,4 +1,4 @@
-"""What the course claims of the number of linear regions of deep networks."""
+"""Counting regions: how many pieces depth can make."""
 
 import math
 from collections.abc import Callable

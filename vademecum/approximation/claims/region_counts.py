@@ -1,4 +1,4 @@
-"""What the course claims of the number of cells of one layer."""
+"""Counting cells: how many pieces one layer cuts space into."""
 
 from collections.abc import Callable
 from itertools import product

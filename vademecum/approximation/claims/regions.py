@@ -1,4 +1,4 @@
-"""What the course claims of hyperplanes, activation patterns, and units that do not move."""
+"""Hyperplanes and patterns: where a network is affine, and units that do not move."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the course claims of ridge functions and of their sums."""
+"""Ridge functions: what is constant across a direction, and sums of such functions."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of softplus, ELU and GELU, which are smoother than the ReLU."""
+"""Smooth rectifiers: softplus, ELU and GELU beside the ReLU."""
 
 import math
 from collections.abc import Callable

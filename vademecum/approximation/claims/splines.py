@@ -1,4 +1,4 @@
-"""What the course claims of piecewise-linear functions of one variable and their networks."""
+"""Piecewise-linear functions: one variable, and the networks that are exactly them."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of universal approximation: for which units, and on which sets."""
+"""Universal approximation: for which units, and on which sets."""
 
 import math
 from collections.abc import Callable, Iterator

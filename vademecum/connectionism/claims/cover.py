@@ -1,4 +1,4 @@
-"""What the course claims of the labellings that hyperplanes can realise."""
+"""Cover's count: how many labellings hyperplanes can realise."""
 
 import math
 from collections.abc import Callable

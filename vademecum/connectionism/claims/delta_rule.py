@@ -1,4 +1,4 @@
-"""What the course claims of the generalised delta rule."""
+"""The generalised delta rule: error signals that go backwards."""
 
 from itertools import pairwise
 from typing import Literal

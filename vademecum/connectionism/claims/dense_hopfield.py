@@ -1,4 +1,4 @@
-"""What is known of dense associative memories, beyond the sheets."""
+"""Dense associative memories: what is known beyond the sheets."""
 
 import math
 

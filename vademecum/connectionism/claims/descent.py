@@ -1,4 +1,4 @@
-"""What the course claims of the perceptron as descent on a loss."""
+"""The perceptron as descent: which loss its rule goes down."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the course claims of the perceptron in its dual form, with inner products only."""
+"""The dual perceptron: inner products are all that it needs."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of Hopfield networks as memories."""
+"""Hopfield networks: patterns as fixed points."""
 
 from collections.abc import Callable
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What the course claims of the number of patterns that a Hopfield network can hold."""
+"""The capacity of a Hopfield network: how many patterns it can hold."""
 
 import math
 import warnings

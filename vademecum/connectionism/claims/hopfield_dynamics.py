@@ -1,4 +1,4 @@
-"""What the course claims of the dynamics of Hopfield networks."""
+"""Hopfield dynamics: an energy that only falls."""
 
 from itertools import pairwise
 

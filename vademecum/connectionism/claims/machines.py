@@ -1,4 +1,4 @@
-"""What the course claims of Turing's unorganised machines."""
+"""Turing's unorganised machines: networks of NAND gates that can be taught."""
 
 from itertools import product
 from math import prod

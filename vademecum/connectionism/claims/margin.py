@@ -1,4 +1,4 @@
-"""What the course claims of margins and of the largest one."""
+"""Margins: how far the nearest example is, and the largest such distance."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of McCulloch-Pitts neurons."""
+"""McCulloch-Pitts neurons: logic by thresholds."""
 
 from collections.abc import Callable
 from itertools import product

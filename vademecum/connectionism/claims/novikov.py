@@ -1,4 +1,4 @@
-"""What the course claims of the number of mistakes that a perceptron makes."""
+"""Novikov's theorem: how many mistakes a perceptron can make."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""What the course claims of the perceptron rule."""
+"""The perceptron rule: learning from mistakes alone."""
 
 import warnings
 from collections.abc import Callable

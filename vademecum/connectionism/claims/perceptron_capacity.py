@@ -1,4 +1,4 @@
-"""What the course claims of the number of points that a perceptron can hold."""
+"""The capacity of a perceptron: how many points it can hold."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What the course claims of Hebb's rule, and of sparse patterns and the room that they take."""
+"""Hebb's rule: sparse patterns, and the room that they take."""
 
 import math
 from itertools import combinations, product

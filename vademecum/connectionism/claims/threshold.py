@@ -1,4 +1,4 @@
-"""What the course claims of threshold units and of the hyperplane that is their boundary."""
+"""Threshold units: the hyperplane that is their boundary."""
 
 from collections.abc import Callable
 from fractions import Fraction

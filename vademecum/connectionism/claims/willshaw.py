@@ -1,4 +1,4 @@
-"""What the course claims of Willshaw's associative memory."""
+"""Willshaw's memory: binary synapses, and how many bits they hold."""
 
 import math
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""What the course claims of compact sets, Lipschitz maps and Fourier transforms."""
+"""Analysis: compact sets, Lipschitz maps and Fourier transforms."""
 
 import math
 from collections.abc import Callable

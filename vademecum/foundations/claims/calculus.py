@@ -1,4 +1,4 @@
-"""What the course claims of the logarithm, of integrals and of Taylor's formula."""
+"""Calculus: the logarithm, integrals and Taylor's formula."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What the course claims of changing the law of an expectation."""
+"""Change of measure: expectations under another law, and their gradients."""
 
 import math
 from collections.abc import Callable

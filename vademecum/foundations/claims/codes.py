@@ -1,4 +1,4 @@
-"""What the course claims of codes: how many bits a wrong model costs."""
+"""Codes: how many bits a wrong model costs."""
 
 import math
 from collections.abc import Callable

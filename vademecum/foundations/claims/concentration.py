@@ -1,4 +1,4 @@
-"""What the course claims of tails and their bounds: Markov, Chebyshev, Hoeffding."""
+"""Concentration: the tail bounds of Markov, Chebyshev and Hoeffding."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course needs of exact confidence intervals for a probability."""
+"""Confidence: exact intervals for a probability."""
 
 import math
 from collections.abc import Callable, Iterator

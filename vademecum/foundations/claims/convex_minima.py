@@ -1,4 +1,4 @@
-"""What the course claims of minima of convex functions."""
+"""Minima of convex functions: local ones are global."""
 
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What the course claims of operations that keep convexity."""
+"""Operations that keep convexity: sums, maxima, compositions."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the course claims of convex sets and functions."""
+"""Convexity: sets and functions that chords do not leave."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of the derivatives of convex functions."""
+"""Derivatives of convex functions: tangents below, curvature upwards."""
 
 import math
 from typing import Literal

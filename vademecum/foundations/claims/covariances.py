@@ -1,4 +1,4 @@
-"""What the course claims of covariances of sums and images."""
+"""Covariances: of sums and of linear images."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the course claims of cross-entropy: as a score, a loss, and a divergence with an entropy."""
+"""Cross-entropy: a score, a loss, a divergence with an entropy."""
 
 import math
 from collections.abc import Callable

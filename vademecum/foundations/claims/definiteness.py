@@ -1,4 +1,4 @@
-"""What the course claims of definite and semidefinite matrices."""
+"""Definite matrices: eigenvalues, Gram matrices and Cholesky's factors."""
 
 import math
 from collections.abc import Callable

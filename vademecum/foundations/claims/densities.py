@@ -1,4 +1,4 @@
-"""What the course claims of densities, and of those of sums."""
+"""Densities: what makes one, and the density of a sum."""
 
 from collections.abc import Callable
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What the course claims of determinants."""
+"""Determinants: of products, inverses, transposes, and of inverse maps."""
 
 import math
 from fractions import Fraction

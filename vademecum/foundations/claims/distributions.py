@@ -1,4 +1,4 @@
-"""What the course claims of the Bernoulli, binomial, Poisson and exponential laws."""
+"""Named laws: Bernoulli, binomial, Poisson and exponential."""
 
 import math
 from collections.abc import Callable

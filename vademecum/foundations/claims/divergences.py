@@ -1,4 +1,4 @@
-"""What the course claims of the divergence of Kullback and Leibler."""
+"""Divergence: what Kullback and Leibler measure."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of laws known by samples: their entropies, and bootstrap samples."""
+"""Empirical laws: what samples stand for, and bootstrap samples."""
 
 import math
 from collections.abc import Callable

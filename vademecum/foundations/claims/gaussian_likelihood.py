@@ -1,4 +1,4 @@
-"""What the course claims of fitting a Gaussian by maximum likelihood."""
+"""Fitting a Gaussian: maximum likelihood in closed form."""
 
 from fractions import Fraction
 from itertools import product

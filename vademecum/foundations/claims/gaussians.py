@@ -1,4 +1,4 @@
-"""What the course claims of Gaussian laws."""
+"""Gaussian laws: joint, conditional, and how far two are apart."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of Hölder's inequality, and when it is an equality."""
+"""Hölder's inequality: dual norms, and when it is an equality."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of independent variables, and of uncorrelated ones."""
+"""Independence: what it gives, and what zero covariance does not."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of entropy, information content and mutual information."""
+"""Information: entropy, and the content of one outcome."""
 
 import math
 from collections.abc import Callable

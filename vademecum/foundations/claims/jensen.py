@@ -1,4 +1,4 @@
-"""What the course claims of means of convex functions: Jensen's inequality."""
+"""Jensen's inequality: means of convex functions."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of the divergence of Jensen and Shannon."""
+"""Jensen and Shannon: a divergence that is symmetric and bounded."""
 
 import math
 from collections.abc import Callable

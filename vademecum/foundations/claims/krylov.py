@@ -1,4 +1,4 @@
-"""What theory says of Krylov methods, and of ours."""
+"""Krylov methods: what theory promises, and what ours keep."""
 
 import itertools
 from collections.abc import Iterator

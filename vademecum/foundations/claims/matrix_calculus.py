@@ -1,4 +1,4 @@
-"""What the course uses of matrix calculus, as one table in both layouts."""
+"""Matrix calculus: one table, in both layouts."""
 
 from collections.abc import Callable
 from functools import reduce

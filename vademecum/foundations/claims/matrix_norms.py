@@ -1,4 +1,4 @@
-"""What the course claims of the Frobenius norm and the spectral norm."""
+"""Norms of matrices: Frobenius and spectral."""
 
 import math
 from collections.abc import Callable

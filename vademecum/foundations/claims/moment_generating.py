@@ -1,4 +1,4 @@
-r"""What the course claims of moment generating functions $M_X(t) = \mathbb E[e^{t^\top X}]$."""
+r"""Moment generating functions: moments as derivatives."""
 
 import math
 from collections import defaultdict

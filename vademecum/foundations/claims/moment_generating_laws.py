@@ -1,4 +1,4 @@
-"""What the course claims of the moment generating functions of named laws."""
+"""Generating functions of named laws: each in closed form."""
 
 import math
 from collections.abc import Callable

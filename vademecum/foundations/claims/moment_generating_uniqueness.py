@@ -1,4 +1,4 @@
-r"""What the course claims of laws with equal moment generating functions, and of laws without."""
+r"""Uniqueness: laws with equal generating functions, and laws without any."""
 
 import math
 from collections.abc import Callable, Iterator

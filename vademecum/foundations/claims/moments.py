@@ -1,4 +1,4 @@
-"""What the course claims of expectations, variances and covariances."""
+"""Moments: expectations, variances and covariances."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of extrema under a constraint: Lagrange's multipliers."""
+"""Lagrange's multipliers: extrema under a constraint."""
 
 import math
 from collections.abc import Callable

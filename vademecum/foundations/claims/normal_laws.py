@@ -1,4 +1,4 @@
-"""What the course claims of the normal density, in one dimension and in more."""
+"""The normal density: in one dimension and in more."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of norms of vectors, and of the inequality of Cauchy and Schwarz."""
+"""Norms of vectors: p-norms, the one that is none, and Cauchy-Schwarz."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of the rules of probability, on tables of equally likely outcomes."""
+"""Rules of probability: on tables of equally likely outcomes."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What theory says of random probes of a matrix, and of ours."""
+"""Random probes: what a matrix tells through a few products."""
 
 import itertools
 from collections.abc import Iterator

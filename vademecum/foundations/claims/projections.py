@@ -1,4 +1,4 @@
-"""That a projection is the nearest point."""
+"""Projections: the nearest point of a convex set."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What the course claims of singular values: power iteration, best approximation, condition."""
+"""Singular values: power iteration, best approximation, condition."""
 
 import math
 from typing import Literal

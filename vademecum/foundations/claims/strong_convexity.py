@@ -1,4 +1,4 @@
-"""What the course claims of strong convexity."""
+"""Strong convexity: a parabola that fits underneath."""
 
 from collections.abc import Callable, Iterator
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What the course claims of sums: the geometric series, and Pascal's rule."""
+"""Sums: the geometric series and Pascal's rule."""
 
 import math
 from fractions import Fraction

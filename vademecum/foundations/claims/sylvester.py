@@ -1,4 +1,4 @@
-"""What the course claims of minors: Sylvester's criterion, and what it leaves open."""
+"""Sylvester's criterion: what minors tell, and what they leave open."""
 
 from collections.abc import Callable
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""What the course claims of traces."""
+"""Traces: what may be moved around inside."""
 
 from collections.abc import Iterator
 from fractions import Fraction

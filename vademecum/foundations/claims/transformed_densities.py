@@ -1,4 +1,4 @@
-"""What the course claims of densities of transformed variables."""
+"""Change of variables: densities of transformed variables."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of backpropagation: the chain rule through layers, in three passes."""
+"""Backpropagation: the chain rule through layers."""
 
 from collections.abc import Sequence
 from itertools import pairwise

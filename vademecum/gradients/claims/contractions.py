@@ -1,4 +1,4 @@
-"""What the course claims of tensors, of contractions, and of the chain rule as one."""
+"""Contractions: tensors, and the chain rule as a sum over an index."""
 
 from collections.abc import Callable
 from functools import reduce

@@ -1,4 +1,4 @@
-"""What the course claims of shared weights, and of the gradients of convolutions."""
+"""Shared weights: their gradients add up, as in convolutions."""
 
 from collections.abc import Iterator
 from functools import partial

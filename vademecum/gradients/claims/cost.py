@@ -1,4 +1,4 @@
-"""What the course claims of the costs of automatic differentiation, counted as torch runs it."""
+"""What it costs: automatic differentiation counted as torch runs it."""
 
 import weakref
 from collections.abc import Callable

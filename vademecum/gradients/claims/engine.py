@@ -1,4 +1,4 @@
-"""What the course claims of automatic differentiation: its two modes."""
+"""Automatic differentiation: forward mode and reverse mode."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of gradients of forms and norms, and of their second derivatives."""
+"""Forms and norms: the gradients of products of two maps."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the course claims of Jacobians: their layout, tensors, products along networks."""
+"""Jacobians: matrices, tensors, and products along networks."""
 
 from collections.abc import Sequence
 from functools import partial, reduce

@@ -1,4 +1,4 @@
-"""What the course claims of layouts and of the chain rule in each of them."""
+"""Layouts: numerators, denominators, and the chain rule in each."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What the course claims of gradients by matrices: forms, traces, the inverse, the determinant."""
+"""Derivatives by matrices: forms, traces, the inverse, the determinant."""
 
 from collections.abc import Callable
 from typing import Literal

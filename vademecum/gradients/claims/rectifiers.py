@@ -1,4 +1,4 @@
-"""What the course claims of layers of rectified units, away from their kinks."""
+"""Rectified layers: their derivatives away from the kinks."""
 
 from collections.abc import Callable
 from typing import Literal

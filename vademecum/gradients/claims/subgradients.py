@@ -1,4 +1,4 @@
-"""What the course claims of subgradients of convex functions, at kinks and elsewhere."""
+"""Subgradients: slopes of convex functions, at kinks and elsewhere."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What the course claims of the three passes of backpropagation, and of dense layers in them."""
+"""Three passes: forward, backward, and then the gradients."""
 
 import math
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What the course claims of derivatives by vectors: product rules, entrywise and linear maps."""
+"""Derivatives by vectors: product rules, entrywise and linear maps."""
 
 from collections.abc import Callable
 from typing import Literal

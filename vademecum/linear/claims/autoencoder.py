@@ -1,4 +1,4 @@
-"""What the course claims of the linear autoencoder."""
+"""The linear autoencoder: what fits through a bottleneck."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the course claims of two layers in the coordinates of their target's singular vectors."""
+"""Good coordinates: two layers in their target's singular vectors."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the course claims of the critical points of two-layer linear networks."""
+"""Critical points: all of them, for two linear layers."""
 
 import math
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""What the course claims of cross-entropy, as a loss and as softmax regression's."""
+"""Cross-entropy: the loss of softmax regression."""
 
 import math
 from collections.abc import Callable

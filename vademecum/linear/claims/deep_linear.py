@@ -1,4 +1,4 @@
-"""What the course claims of the loss of deep linear networks and of its gradients."""
+"""Deep linear networks: their loss and its gradients."""
 
 from collections.abc import Callable
 from functools import partial

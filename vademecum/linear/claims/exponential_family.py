@@ -1,4 +1,4 @@
-"""What the course claims of exponential families and the losses that they define."""
+"""Exponential families: one form for many laws, and the losses it defines."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of least squares and its solutions."""
+"""Least squares: normal equations and their solutions."""
 
 import math
 from collections.abc import Callable

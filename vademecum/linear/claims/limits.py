@@ -1,4 +1,4 @@
-"""What the course claims of the pseudo-inverse as a limit, and of squares as a likelihood."""
+"""Least squares seen otherwise: as a limit, and as a likelihood."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the course claims of the logistic function, its loss and logistic regression."""
+"""Logistic regression: the function, its loss and its gradient."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""What the course claims of approximations of low rank, and of principal components."""
+"""Low rank: best approximations and principal components."""
 
 from itertools import combinations
 from typing import Literal

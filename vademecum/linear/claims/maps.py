@@ -1,4 +1,4 @@
-"""What the course claims of linear and affine maps."""
+"""Linear maps: matrices, the bias trick, and the geometry of a unit."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What the course claims of modes of linear networks: competition and dynamics."""
+"""Modes: how linear networks learn them one after the other."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the course claims of the rule of Widrow and Hoff."""
+"""Widrow and Hoff: least squares one example at a time."""
 
 from itertools import product
 

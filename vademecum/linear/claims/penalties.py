@@ -1,4 +1,4 @@
-"""What the course claims of penalised least squares."""
+"""Penalties: ridge and lasso."""
 
 from collections.abc import Callable
 from itertools import product

@@ -1,4 +1,4 @@
-"""What the course claims of the softmax function and of softmax regression."""
+"""Softmax: many classes at once."""
 
 from collections.abc import Callable
 from typing import Any

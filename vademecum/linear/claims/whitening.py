@@ -1,4 +1,4 @@
-"""What the course claims of white data, and of least squares on them."""
+"""White data: where least squares is the approximation of a matrix."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the course claims of NumPy's arrays and random numbers."""
+"""NumPy's arrays: products, transposes, entrywise functions and random draws."""
 
 import math
 import operator

@@ -1,4 +1,4 @@
-"""What the course claims of NumPy's linear algebra."""
+"""NumPy's linear algebra: which factor comes out how."""
 
 from collections.abc import Callable
 from fractions import Fraction

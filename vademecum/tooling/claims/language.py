@@ -1,4 +1,4 @@
-"""What the course claims of Python itself."""
+"""Python itself: rounding, comprehensions and conditions."""
 
 import math
 from collections.abc import Callable

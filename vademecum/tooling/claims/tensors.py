@@ -1,4 +1,4 @@
-"""What the course claims of PyTorch."""
+"""PyTorch: tensors, modules, losses and the training loop."""
 
 import math
 from collections.abc import Callable, Iterable
