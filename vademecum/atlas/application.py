@@ -126,10 +126,10 @@ class _Site:
         return _svg(request, await _awaited(request, asked, asked.cancel))
 
     async def figure(self, request: Request) -> Response:
-        reports = self.verdicts.of(self._claim(request).id)
-        if not reports:
+        report = self.verdicts.known(self._claim(request).id).report
+        if report is None:
             raise HTTPException(404, "This claim has not run yet.")
-        asked = self.drawings.evidence(reports[0])
+        asked = self.drawings.evidence(report)
         return _svg(request, await _awaited(request, asked, asked.cancel))
 
     async def check(self, request: Request) -> Response:

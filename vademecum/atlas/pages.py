@@ -79,7 +79,7 @@ class Pages:
             example=self._statement(example),
             rooms=[self._card(room) for room in self.rooms],
             tally=self.verdicts.tally(),
-            checked=self.verdicts.checked(),
+            checked=max((self.verdicts.known(claim).checked for claim in claims), default=""),
         )
 
     def room(self, room: str) -> str:
@@ -165,23 +165,17 @@ class Pages:
         """What one sees who asks for a page that does not exist."""
         return self._render("missing.html", what=what)
 
-    def outcome(self, claim: Claim, report: Report, figure: str) -> str:
+    def outcome(self, claim: Claim, report: Report, figure: bytes = b"") -> str:
         """What a run that was started in the browser found, as a fragment of a page."""
-        return self._render(
-            "outcome.html", s=Statement(claim, [report]), report=report, figure=Markup(figure)
-        )
+        shown = {"rows": grouped(report.evidence), "figure": figure and _embedded(figure)}
+        return self._render("outcome.html", claim=claim, report=report, **shown)
 
-    def broken(self, claim: Claim, index: int, report: Report, foil_report: Report) -> str:
+    def broken(self, claim: Claim, index: int, report: Report, wrong: Report) -> str:
         """The claim and one of its foils side by side, as a fragment of a page."""
         foil = claim.foils[index]
-        refuting = foil.counterexample(iter(foil_report.evidence))
+        rows, refuting = compared(report, wrong), foil.counterexample(iter(wrong.evidence))
         return self._render(
-            "broken.html",
-            foil=foil,
-            report=report,
-            wrong=foil_report,
-            refuting=refuting,
-            rows=compared(report, foil_report, foil),
+            "broken.html", foil=foil, report=report, wrong=wrong, rows=rows, refuting=refuting
         )
 
     def chapters(self, room: str) -> list[Chapter]:
@@ -204,7 +198,7 @@ class Pages:
         }
 
     def _statement(self, claim: Claim) -> Statement:
-        return Statement(claim, self.verdicts.of(claim.id))
+        return Statement(claim, self.verdicts.known(claim.id))
 
     def _picture(
         self, picture: Picture, knobs: Mapping[str, Any] | None = None, *, embedded: bool = False
@@ -213,8 +207,7 @@ class Pages:
         address = self.links.drawing(picture, at)
         source = address
         if embedded and not self.links.static:
-            drawn = base64.b64encode(self.drawings.svg(picture, at)).decode()
-            source = f"data:image/svg+xml;base64,{drawn}"
+            source = _embedded(self.drawings.svg(picture, at))
         files = []
         if self.links.static:
             files = [(k, self.links.drawing(picture, k)) for k in self.drawings.positions(picture)]
@@ -231,6 +224,10 @@ class Pages:
     def _render(self, template: str, **values: Any) -> str:
         page = _environment().get_template(template)
         return page.render(link=self.links, version=vademecum.__version__, **values)
+
+
+def _embedded(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 def _module(room: str) -> Any:
@@ -264,6 +261,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "typeset": typeset,
+        "title": lambda claim: typeset(claim.title.rstrip("."), line=True),
         "line": lambda text: typeset(" ".join(text.split()), line=True),
         "short": short,
         "words": in_words,

@@ -1,19 +1,18 @@
 """What a page tells of a claim: its statement, what was checked and how it can be broken."""
 
-import itertools
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
 from vademecum.atlas.controls import Control, controls
 from vademecum.atlas.sources import Place, parts_of, place_of
-from vademecum.claims import VERDICTS, Claim, Report
+from vademecum.claims import Claim, Report
 from vademecum.claims.evidence import Evidence
 from vademecum.claims.ledger import Foil
+from vademecum.claims.memory import Known
 from vademecum.figures import has_curves
 
-__all__ = ["GRADES", "Row", "Statement", "compared", "grouped", "seeds"]
+__all__ = ["GRADES", "Row", "Statement", "compared", "grouped"]
 
 GRADES = {
     "witness": "a proof: here is the object that the statement promises",
@@ -51,52 +50,22 @@ def _room(piece: Evidence) -> tuple[bool, float]:
     return not piece.refutes, piece.margin + piece.tol
 
 
-def compared(right: Report, wrong: Report, foil: Foil) -> list[tuple[Row | None, Row | None]]:
-    """What the claim and its foil gave for the same evidence; what the foil fails at first."""
-    ours, theirs = ({r.name: r for r in grouped(x.evidence)} for x in (right, wrong))
-    names = sorted({**theirs, **ours}, key=lambda name: name != foil.refuted_by)
-    return [(ours.get(name), theirs.get(name)) for name in names]
-
-
-def seeds(reports: Sequence[Report]) -> str:
-    """Which verdicts were found for which seeds.
-
-    Example:
-        >>> seeds([Report("a.b", seed, error="x" * (seed == 7)) for seed in (0, 1, 2, 7)])
-        'vacuous for seeds 0-2; broken for seed 7'
-    """
-    found: dict[str, list[int]] = {}
-    for report in sorted(reports, key=lambda report: report.seed):
-        found.setdefault(report.verdict, []).append(report.seed)
-    return "; ".join(
-        f"{verdict} for seed{'s' * (len(own) > 1)} {_runs(own)}" for verdict, own in found.items()
-    )
-
-
-def _runs(numbers: list[int]) -> str:
-    pieces = []
-    for _, run in itertools.groupby(enumerate(numbers), lambda pair: operator.sub(*pair)):
-        own = [number for _, number in run]
-        pieces.append(str(own[0]) if len(own) == 1 else f"{own[0]}-{own[-1]}")
-    return ", ".join(pieces)
+def compared(right: Report, wrong: Report) -> list[tuple[Row | None, Row]]:
+    """Where a foil gave something else than the claim, and what the claim gave there."""
+    ours = {row.name: row for row in grouped(right.evidence)}
+    return [
+        (ours.get(row.name), row) for row in grouped(wrong.evidence) if ours.get(row.name) != row
+    ]
 
 
 class Statement:
-    """A claim and the reports of its latest run, for a page; the report shown is the worst."""
+    """A claim and what is known of it, for a page."""
 
-    def __init__(self, claim: Claim, reports: Sequence[Report]):
-        self.claim, self.reports = claim, reports
+    def __init__(self, claim: Claim, known: Known):
+        self.claim, self.known = claim, known
         self.name = claim.id.partition(".")[2]
-        self.title, _, body = claim.statement.partition("\n")
-        self.body = body.strip("\n")
-        worst = max(reports, key=lambda report: VERDICTS.index(report.verdict), default=None)
-        self.report = worst or Report(claim.id, 0)
-        self.verdict = worst.verdict if worst else "not run"
-
-    @property
-    def seeds(self) -> str:
-        """Which verdicts were found for which seeds."""
-        return seeds(self.reports) if self.reports else "not run yet"
+        self.body = claim.statement.partition("\n")[2].strip("\n")
+        self.report = known.report or Report(claim.id, 0)
 
     @cached_property
     def rows(self) -> list[Row]:

@@ -50,6 +50,11 @@ class Known(NamedTuple):
         found = set(self.verdicts.values())
         return next((v for v in reversed(VERDICTS) if v in found), "not run")
 
+    @property
+    def report(self) -> Report | None:
+        """The first report with that verdict."""
+        return next((r for r in self.reports if r.verdict == self.verdict), None)
+
     def in_words(self) -> str:
         """Which seeds have which verdict.
 

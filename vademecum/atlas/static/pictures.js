@@ -81,7 +81,7 @@ for (const figure of document.querySelectorAll(".picture")) {
     const { signal } = request, places = control.dataset.positions?.split(" ") ?? [];
     for (const i of [+control.value + 1, +control.value - 1]) {
       if (places[i] === undefined || files) continue;
-      fetch(address({ ...state(), [control.dataset.knob]: places[i] }), { signal, priority: "low" }).catch(() => {});
+      fetch(address({ ...state(), [control.dataset.knob]: places[i] }), { signal, priority: "low", headers: { purpose: "prefetch" } }).catch(() => {});
     }
   }
 

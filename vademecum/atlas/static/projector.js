@@ -37,7 +37,7 @@
 
   if (slides.length) {
     const step = (words, by) => {
-      const made = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: words });
+      const made = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: words, autofocus: by > 0 });
       made.addEventListener("click", () => (by ? enter(current + by) : stage.close()));
       return made;
     };

@@ -7,20 +7,20 @@
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi psi omega".split(" ")[i]]));
   let entries, vocabulary, chosen = -1;
 
-  async function load() {
-    if (entries) return;
-    entries = [];
-    if (panel.dataset.index.endsWith(".json")) entries = await (await ask(panel.dataset.index)).json();
-    else await new Promise((done, fail) => {  // a page that is a file cannot fetch, but it can have scripts
-      const script = Object.assign(document.createElement("script"), { src: panel.dataset.index, onload: done, onerror: fail });
-      document.head.append(script);
-    }).then(() => (entries = window.vademecumIndex));
-    vocabulary = new Map();
+  const fetched = () => new Promise((done, fail) => {  // a page that is a file cannot fetch, but it can have scripts
+    if (panel.dataset.index.endsWith(".json")) return ask(panel.dataset.index).then((answer) => answer.json()).then(done, fail);
+    const failed = () => fail(new Error("The index cannot be read."));
+    document.head.append(Object.assign(document.createElement("script"), { src: panel.dataset.index, onload: () => done(window.vademecumIndex), onerror: failed }));
+  });
+
+  let loading;
+  const load = () => (loading ??= fetched().then((found) => {
+    [entries, vocabulary] = [found, new Map()];
     entries.forEach((entry, i) => entry.words.split(" ").forEach((word) => {
       if (!vocabulary.has(word)) vocabulary.set(word, []);
       vocabulary.get(word).push(i);
     }));
-  }
+  }).catch((error) => { loading = undefined; throw error; }));
 
   // Whether two words differ by at most so many letters put in, left out, changed or swapped.
   function near(a, b, slips) {
@@ -78,8 +78,7 @@
     try {
       await load();
     } catch (error) {
-      entries = undefined;
-      count.textContent = error.message ?? "The index cannot be read.";
+      count.textContent = error.message;
       return open(true);
     }
     const hits = look(box.value);
@@ -96,7 +95,7 @@
     choose(hits.length ? 0 : -1);
   }
 
-  box.addEventListener("focus", () => load().catch(() => (entries = undefined)));
+  box.addEventListener("focus", () => load().catch(() => {}));
   box.addEventListener("input", show);
   box.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") choose(chosen + (event.key === "ArrowDown" ? 1 : -1));
