@@ -1,4 +1,4 @@
-"""Norms of vectors: p-norms, the one that is none, and Cauchy-Schwarz."""
+"""Norms of vectors: the p-norms, the one that is none, and Cauchy-Schwarz."""
 
 import math
 from collections.abc import Callable
