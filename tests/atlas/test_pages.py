@@ -1,19 +1,37 @@
 """What the pages say, without a browser."""
 
 import html
-import inspect
+import json
 import re
 from html.parser import HTMLParser
 
 import pytest
 
 import vademecum
+from vademecum.atlas.chapters import chapters, prerequisites, sheets
+from vademecum.atlas.controls import controls, knobs_from
 from vademecum.atlas.links import Links
-from vademecum.atlas.pages import Pages, notebook_of
+from vademecum.atlas.pages import Pages
+from vademecum.atlas.search import words
 from vademecum.atlas.sources import our_modules, parts_of, place_of, source_text
+from vademecum.atlas.statements import compared, grouped
 from vademecum.atlas.verdicts import Verdicts
-from vademecum.claims import Report, select
+from vademecum.claims import Report, equals, select
+from vademecum.claims.memory import Known
 from vademecum.connectionism import perceptron_path
+from vademecum.pictures import find_picture, pictures
+
+REGIONS = find_picture("approximation.regions_while_training")
+
+
+class Blank:
+    """Drawings that take no time."""
+
+    def svg(self, picture, knobs):
+        return b"<svg/>"
+
+    def positions(self, picture):
+        return [picture.at({}), picture.at({"step": 0}) if "step" in picture.knobs else {}]
 
 
 class Outline(HTMLParser):
@@ -29,6 +47,8 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         values = {name: value or "" for name, value in attrs}
+        assert not any(name == "style" or name.startswith("on") for name in values)  # the policy
+        assert tag != "script" or values["src"].startswith("/static/")
         self.ids += [values["id"]] if "id" in values else []
         self.links += [values["href"]] if tag == "a" and "href" in values else []
         self.images += [values] if tag == "img" else []
@@ -39,25 +59,40 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
 
-def every_page(pages: Pages) -> dict[str, str]:
-    rooms = {f"rooms/{room}": pages.room(room) for room in pages.rooms}
-    return {"": pages.home(), "errata": pages.errata(), "network": pages.network(None)} | rooms
+@pytest.fixture
+def pages(verdicts):
+    return Pages(verdicts, Links(), Blank())
 
 
-def test_every_page_is_whole_and_its_links_lead_somewhere():
+@pytest.fixture(scope="module")
+def everything():
     verdicts = Verdicts(select())
-    try:
-        pages = every_page(Pages(verdicts))
-    finally:
-        verdicts.close()
-    assert set(pages) == {"", "errata", "network", *(f"rooms/{r}" for r in vademecum.ROOMS)}
-    outlines = {path: Outline(text) for path, text in pages.items()}
-    titles = [re.findall(r"<title>(.+?)</title>", text) for text in pages.values()]
-    assert len({title for (title,) in titles}) == len(pages)
+    yield Pages(verdicts, Links(), Blank())
+    verdicts.close()
+
+
+def every_page(pages: Pages) -> dict[str, str]:
+    made = {"": pages.home(), "errata": pages.errata(), "course": pages.course()}
+    made |= {"network": pages.network(None), "nowhere": pages.missing("Not here.")}
+    made |= {f"rooms/{room}": pages.room(room) for room in pages.rooms}
+    for claim in select("connectionism.*"):
+        made[f"rooms/connectionism/{claim.id.partition('.')[2]}"] = pages.statement(claim)
+    for picture in pages.pictures:
+        made[f"pictures/{picture.room}/{picture.name}"] = pages.picture(picture, {})
+    return made
+
+
+def test_every_page_is_whole_and_its_links_lead_somewhere(everything):
+    made = every_page(everything)
+    assert {f"rooms/{r}" for r in vademecum.ROOMS} < set(made)
+    outlines = {path: Outline(text) for path, text in made.items()}
+    titles = [re.findall(r"<title>(.+?)</title>", text) for text in made.values()]
+    assert len({title for (title,) in titles}) == len(made)
+    statements = {f"rooms/{name.replace('.', '/')}" for name in everything.verdicts.claims}
     for outline in outlines.values():
         assert not outline.open
         assert len(set(outline.ids)) == len(outline.ids)
-        assert all(image["alt"] for image in outline.images)
+        assert all("alt" in image for image in outline.images)
         for link in outline.links:
             path, _, anchor = link.lstrip("/").partition("#")
             if path.startswith("source/"):
@@ -66,14 +101,14 @@ def test_every_page_is_whole_and_its_links_lead_somewhere():
                 assert 0 < int(anchor[1:]) <= len(source_text(module).splitlines())
             elif link.startswith("#"):
                 assert anchor in outline.ids
-            else:
-                assert path in outlines
+            elif not path.endswith(".svg"):  # which is drawn when somebody asks
+                assert path in outlines or path in statements
                 assert not anchor or anchor in outlines[path].ids
 
 
 @pytest.mark.parametrize("module", ["vademecum.linear.deep_linear", "vademecum.atlas.pages"])
-def test_a_source_page_shows_the_source_as_it_is(verdicts, module):
-    page = Pages(verdicts).source(module)
+def test_a_source_page_shows_the_source_as_it_is(pages, module):
+    page = pages.source(module)
     code = re.search(r'<div class="source">(.*)</div>\s*</main>', page, re.DOTALL)
     assert code is not None
     plain = re.sub(r'<a href="#L\d+">.*?</a>', "", code[1])
@@ -84,27 +119,138 @@ def test_a_source_page_shows_the_source_as_it_is(verdicts, module):
 
 def test_a_room_page_tells_what_a_run_found(fakes):
     known = Verdicts(fakes.values())
-    known._note([fakes["true"].run(), fakes["false"].run(), fakes["raises"].run()])
+    known.learn({fakes[n].id: Known().with_reports([fakes[n].run()])
+                 for n in ("true", "false", "raises")})  # fmt: skip
     try:
-        page = Pages(known).room("fake_claims")
+        page = Pages(known, Links(), Blank()).room("fake_claims")
     finally:
         known.close()
+    parts = re.split(r'<details class="statement" id="(\w+)">', page)
     true, false, raises, hangs = (
-        re.search(rf'<article id="{name}".*?</article>', page, re.DOTALL)[0]  # type: ignore[index]
-        for name in ("true", "false", "raises", "hangs")
+        parts[parts.index(name) + 1] for name in ("true", "false", "raises", "hangs")
     )
-    assert "✓ holds" in true
-    assert "<td>minus the square</td>" in true  # nothing runs in it, so there is no figure
-    assert 'src="/figures/' not in true
-    assert "erratum A-001, hard" in true
-    assert "the sign is wrong: minus the square at n = 10: " in true
-    assert "knob-factor" in true
+    assert "holds for seed 0" in true
+    assert "<td>minus the square <small>at n = 10</small></td>" in true
+    assert 'src="/figures/' not in true  # nothing runs in it, so there is no figure
+    assert "printed on sheet A-001, hard erratum" in true
+    assert true.count("Break it</button>") == 2
+    assert 'name="knob-factor"' in true
     assert "What the square is multiplied by." in true
-    assert 'name="knob-factor" value="1.0"' in true
-    assert "✗ refuted" in false
+    assert 'class="failed"' in false
     assert "out of chalk" in raises
-    assert "○ not run" in hangs
-    assert "Not run yet." in hangs
+    assert "not run · by" in hangs
+
+
+def test_the_evidence_shown_has_the_verdict_shown(fakes):
+    good, bad = Report("a.b", 0, (equals("x", 1, 1),)), Report("a.b", 3, (equals("x", 2, 1),))
+    known = Known().with_reports([good, bad])
+    assert known.verdict == "refuted"
+    assert known.report is bad
+    assert known.in_words() == "holds for seed 0; refuted for seed 3"
+    assert Known().report is None
+
+
+def test_evidence_is_grouped_by_name_and_what_refutes_comes_first():
+    pieces = [equals("a", n, n, n=n) for n in range(300)]
+    pieces += [equals("b", 1.0, 1.0), equals("b", 2.0, 1.0, n=4), equals("b", 1.5, 1.0)]
+    b, a = grouped(pieces)
+    assert (a.name, a.pieces, a.cases) == ("a", 300, 300)
+    assert (b.tightest.at, b.pieces) == ({"n": 4}, 3)
+
+
+def test_a_broken_claim_stands_beside_the_right_one(pages):
+    (claim,) = select("connectionism.novikov_bound")
+    right, wrong = claim.beside_foil(0)
+    assert compared(right, right) == []
+    ((ours, theirs), *_) = compared(right, wrong)
+    assert ours is not None
+    assert ours.tightest.holds
+    assert theirs.tightest.refutes
+    page = pages.broken(claim, 0, right, wrong)
+    assert "where the formula demands" in page
+    assert 'class="failed"' in page
+    assert "It survived" in pages.broken(claim, 0, right, right)
+
+
+def test_a_figure_in_an_answer_is_an_image(pages):
+    (claim,) = select("connectionism.novikov_bound")
+    page = pages.outcome(claim, claim.run(), b"<svg style='a'/>")
+    assert 'src="data:image/svg+xml;base64,' in page
+    assert "style=" not in page  # the policy would refuse it
+
+
+def test_one_code_makes_the_controls_of_claims_and_of_pictures():
+    data, _, width, step = controls(REGIONS, {"step": 0})
+    assert (data.kind, data.value) == ("select", "spirals")
+    assert (width.kind, width.place, width.default) == ("range", 8, "10")
+    assert (step.kind, step.value, step.default, step.place) == ("range", "0", "147", 0)
+    assert data.about == "The points to be told apart."
+    (claim,) = select("connectionism.novikov_bound")
+    power, start, *_ = controls(claim)
+    assert (power.kind, power.value) == ("number", "2.0")
+    assert knobs_from(claim, {"power": "1.0", start.name: start.value}) == {"power": 1.0}
+
+
+@pytest.mark.parametrize("picture", pictures(), ids=lambda p: p.id)
+def test_every_knob_has_a_control_that_stands_where_the_knob_does(picture):
+    for control in controls(picture):
+        default = picture.knobs[control.name].default
+        if control.kind == "checkbox":
+            assert control.value == ("True" if default else "")
+        else:
+            assert control.options[control.place][0] == control.default == str(default)
+
+
+def test_a_picture_page_holds_its_state(pages):
+    page = Pages(pages.verdicts, Links(), Blank()).picture(REGIONS, {"depth": 3})
+    assert 'href="/pictures/approximation/regions_while_training.svg?depth=3"' in page
+    assert "regions_while_training(depth=3)" in page
+    assert 'alt="The linear regions of a network while it learns: data spirals, depth 3' in page
+
+
+def test_a_picture_in_files_knows_what_was_drawn(pages):
+    made = Pages(pages.verdicts, Links("../../", ".html"), Blank()).picture(REGIONS, {})
+    (listed,) = re.findall(r'data-files="(.+?)"', made)
+    (_, first), (knobs, other) = json.loads(html.unescape(listed))
+    assert first == "../../pictures/approximation/regions_while_training/first.svg"
+    assert other == "../../pictures/approximation/regions_while_training/step-0.svg"
+    assert knobs["step"] == 0
+
+
+def test_chapters_have_titles_and_a_sentence():
+    for room in vademecum.ROOMS:
+        found = chapters(room, select())
+        assert sum(len(chapter.claims) for chapter in found) == len(select(f"{room}.*"))
+        for chapter in found:
+            assert 2 < len(chapter.title) < 60, chapter
+            assert chapter.about.endswith("."), chapter
+            assert not chapter.title.startswith("What the course"), chapter
+
+
+def test_prerequisites_stand_above():
+    for i, room in enumerate(vademecum.ROOMS):
+        assert set(prerequisites(room)) <= set(vademecum.ROOMS[:i])
+
+
+def test_the_path_by_sheet_has_every_number_in_order(everything):
+    named = {number for claim in select() for number in claim.sources}
+    by_sheet = sheets(select())
+    assert sum(len(claims) > 0 for entries in by_sheet.values() for _, claims in entries)
+    page = everything.course()
+    firsts = re.findall(r'<dt id="([A-E]-\d+)">', page)
+    assert firsts == sorted(firsts)
+    assert set(firsts) <= named
+
+
+def test_search_knows_everything(everything):
+    index = everything.search()
+    kinds = {entry["kind"] for entry in index}
+    assert kinds == {"room", "picture", "statement", "erratum", "export"}
+    assert sum(entry["kind"] == "statement" for entry in index) == len(select())
+    found = [e for e in index if "b-049" in e["words"].split()]
+    assert any("cover_counting" in entry["to"] for entry in found)
+    assert not any(entry["to"].startswith("/") for entry in index)
+    assert words(r"$\Theta$, Θ and ϑ") == "theta and symbol"
 
 
 def test_claims_lead_to_the_parts_they_test():
@@ -114,21 +260,10 @@ def test_claims_lead_to_the_parts_they_test():
     assert len(tested) > 30
 
 
-def test_verdicts_of_several_seeds_count_as_the_worst(verdicts):
-    name = "connectionism.novikov_bound"
-    verdicts._note([Report(name, 0, error="x"), select(name)[0].run(1)])
-    assert verdicts.verdict(name) == "broken"
-    assert verdicts.tally()["broken"] == 1
-
-
-def test_static_links_are_relative(verdicts):
-    page = Pages(verdicts, Links("../", ".html")).room("connectionism")
+def test_static_pages_are_relative_and_ask_nobody(verdicts):
+    pages = Pages(verdicts, Links("../", ".html"), Blank())
+    page = pages.room("connectionism")
     assert not re.search(r'(href|src|action)="/', page)
-    assert "<form" not in page
-
-
-@pytest.mark.parametrize("room", vademecum.ROOMS)
-def test_every_room_has_a_notebook_with_an_introduction(room):
-    notebook = notebook_of(room)
-    assert notebook is not None
-    assert len((inspect.getdoc(notebook) or "").split()) > 30
+    assert "<button>Break it</button>" not in page
+    assert 'data-index="../search.js"' in page
+    assert all(entry["to"].split("#")[0].endswith(".html") for entry in pages.search())

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
@@ -29,7 +29,7 @@ from vademecum.claims.evidence import short
 from vademecum.pictures import Picture, pictures
 from vademecum.typeset import in_words, typeset
 
-__all__ = ["Drawings", "Pages"]
+__all__ = ["Pages"]
 
 FLAGSHIP, EXAMPLE = "approximation.regions_while_training", "connectionism.novikov_bound"
 """The picture and the statement that the home page shows."""
@@ -40,28 +40,17 @@ _PLAIN = re.compile(r'<span class="(?!(?:linenos|k|kn|ow|s1|s2|sd|sa|c1)")\w+">(
 """What the style sheet does not colour; half of a page otherwise."""
 
 
-class Drawings(Protocol):
-    """Where drawings come from."""
-
-    def svg(self, picture: Picture, knobs: Mapping[str, Any]) -> bytes:
-        """The drawing, which was asked for before or is made now."""
-        ...
-
-    def positions(self, picture: Picture) -> list[dict[str, Any]]:
-        """The knobs for which there will be a file, if pages are files."""
-        ...
-
-
 class Pages:
     """All pages of a site.
 
     Args:
         verdicts: The claims and what is known about them.
         links: How pages refer to each other.
-        drawings: Where the drawings come from that stand in a page when it arrives.
+        drawings: Has `svg(picture, knobs)`, for a drawing that stands in a page when it arrives; if
+            pages are files, `positions(picture)`, the knobs for which there is a file.
     """
 
-    def __init__(self, verdicts: Verdicts, links: Links, drawings: Drawings):
+    def __init__(self, verdicts: Verdicts, links: Links, drawings: Any):
         self.verdicts, self.links, self.drawings = verdicts, links, drawings
         known = {claim.room for claim in verdicts.claims.values()}
         self.rooms = [room for room in vademecum.ROOMS if room in known]

@@ -27,6 +27,17 @@ function changed(form) {
 }
 for (const c of all("[data-knob]")) c.dataset.default ??= valueOf(c);
 
+// What scrolls sideways can be reached by keyboard, and what does not is no stop for it.
+function reach(within) {
+  for (const box of all("p.short, .wide, .canvas, .body, .source, .foil p, .erratum p, dd, pre", within)) {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+}
+addEventListener("resize", () => reach(document));
+document.addEventListener("toggle", ({ target }) => reach(target), true);
+reach(document);
+
 for (const form of all("form.ask")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -36,6 +47,7 @@ for (const form of all("form.ask")) {
     try {
       const body = new URLSearchParams(new FormData(form));
       place.innerHTML = await (await ask(form.action, { method: "POST", body })).text();
+      reach(place);
     } catch (error) {
       place.textContent = error.message;
     } finally {
