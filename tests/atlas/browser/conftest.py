@@ -64,7 +64,7 @@ def visit(chromium, atlas: Served, **options) -> Iterator[Any]:
 def look_for(page, text: str) -> list[str]:
     page.keyboard.press("/")
     page.locator("#search").fill(text)
-    page.wait_for_function("document.getElementById('search-count').textContent.includes(' found')")
+    page.locator("#search-count").filter(has_text=" found").wait_for()
     return page.locator("#results li").all_text_contents()
 
 

@@ -68,7 +68,8 @@ for (const figure of document.querySelectorAll(".picture")) {
       const other = files && Object.entries(drawn).some(([name, value]) => String(value) !== knobs[name]);
       note.textContent = other ? "The nearest position that was drawn; “vade atlas” draws them all." : "";
       await image.decode().catch(() => {});
-      remember();
+      if (!playing) remember();
+      return true;
     } catch (error) {
       if (error.name !== "AbortError") note.textContent = error.message;
     } finally {
@@ -103,17 +104,18 @@ for (const figure of document.querySelectorAll(".picture")) {
   async function run() {
     const own = (playing = Math.random());
     const control = controls.find((c) => c.dataset.knob === figure.dataset.plays);
-    const places = control.dataset.positions?.split(" ") ?? [...control.options].map((option) => option.value);
+    const places = (control.dataset.positions?.split(" ") ?? [...control.options].map((option) => option.value))
+      .filter((place) => !files || files.some(([drawn]) => String(drawn[control.dataset.knob]) === place));
     const start = places.indexOf(valueOf(control));
     play.textContent = "Pause";
     for (let i = start === places.length - 1 ? 0 : start + 1; i < places.length; i++) {
       set(control, places[i]);
-      await Promise.all([show(), new Promise((wake) => setTimeout(wake, 450))]);
-      if (playing !== own || note.textContent) break;
+      const [shown] = await Promise.all([show(), new Promise((wake) => setTimeout(wake, 450))]);
+      if (playing !== own || !shown) break;
     }
     if (playing === own) stop();
   }
-  play?.addEventListener("click", () => (playing ? stop() : run()));
+  play?.addEventListener("click", () => (playing ? (stop(), remember()) : run()));
 
   // An address that holds knobs shows that state.
   const asked = new URLSearchParams(location.search);
