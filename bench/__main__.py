@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ RESULTS = HERE / "results"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    rooms = [room for room in ROOMS if (HERE / f"{room}.py").exists()]
+    rooms = [room for room in (*ROOMS, "atlas") if (HERE / f"{room}.py").exists()]
     parser.add_argument("rooms", nargs="*", default=rooms, metavar="ROOM")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--only", default="", help="rows whose name contains this; keeps no file")
@@ -32,14 +33,27 @@ def main() -> int:
         if room not in rooms:
             parser.error(f"no rows for {room!r}; there are some for: {', '.join(rooms)}")
     for room in arguments.rooms:
+        if room == "atlas":
+            _atlas()
+            continue
         print(f"{'row':<60} {'ours':>10} {'best peer':>10}  ratio  memory  peer", flush=True)
         results = _table(room, arguments.device, arguments.only, arguments.budget)
         done = [result for result in results if isinstance(result, Result)]
         if len(done) < len(results):
             print(f"rows of {room} were skipped: the table that was kept stays as it is")
         elif not arguments.only:
-            _keep(room, arguments.device, done)
+            _keep(room, arguments.device, [dataclasses.asdict(result) for result in done])
     return 0
+
+
+def _atlas() -> None:
+    from bench.atlas import figures
+
+    found = []
+    for figure in figures():
+        print(figure, flush=True)
+        found.append(figure)
+    _keep("atlas", "cpu", [figure._asdict() for figure in found])
 
 
 def _table(room: str, device: str, only: str, budget: float) -> list[Result | Skipped]:
@@ -71,12 +85,12 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def _keep(room: str, device: str, results: list[Result]) -> None:
+def _keep(room: str, device: str, rows: list[dict[str, Any]]) -> None:
     names = {"numpy", "scipy", "scikit-learn", "torch"} | _peer_packages()
     versions = {d.name: d.version for d in distributions() if d.name in names}
     content = {
         "environment": environment() | {"threads": torch.get_num_threads(), "versions": versions},
-        "rows": [dataclasses.asdict(result) for result in results],
+        "rows": rows,
     }
     name = room if device == "cpu" else f"{room}-{device}"
     write_atomically(RESULTS / f"{name}.json", json.dumps(content, indent=1) + "\n")

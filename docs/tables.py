@@ -139,9 +139,12 @@ def speed_page() -> str:
         about = content["environment"]
         where = about["gpu"] or f"{about['cores']} cores of {about['processor']}"
         versions = ", ".join(f"{name} {v}" for name, v in sorted(about["versions"].items()))
+        rows = content["rows"]
         table = ["| row | ours | best peer | time ratio | memory ratio | limit |",
                  "|---|--:|---|--:|--:|---|"]  # fmt: skip
-        table += [_speed_row(row) for row in content["rows"]]
+        if "measured" in rows[0]:  # the atlas, which has no peers
+            table = ["| what | measured | at most |", "|---|--:|--:|"]
+        table += [_atlas_row(row) if "measured" in row else _speed_row(row) for row in rows]
         lines += [f"## {path.stem}", f"{where}; {versions}", "\n".join(table)]
     return "\n\n".join(lines) + "\n"
 
@@ -151,6 +154,11 @@ def _speed_row(row: dict) -> str:
     ours, peer = (_time(row[key]) for key in ("ours_s", "peer_s"))
     cells = row["row"], ours, f"{row['peer']}: {peer}", f"{row['ratio']:.3g}", memory, row["limit"]
     return f"| {' | '.join(cells)} |"
+
+
+def _atlas_row(row: dict) -> str:
+    bar = "" if row["bar"] is None else f"{row['bar']:g} {row['unit']}"
+    return f"| {row['row']} | {row['measured']:.3g} {row['unit']} | {bar} |"
 
 
 def _time(seconds: float) -> str:

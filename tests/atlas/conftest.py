@@ -5,9 +5,17 @@ from collections.abc import Iterator
 import pytest
 
 import tests.fake_claims  # noqa: F401  (registers claims with a known fate)
+from vademecum.atlas.drawings import Drawings
+from vademecum.atlas.server import prepare
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, select
 from vademecum.claims.ledger import LEDGER
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nursery():
+    """Worker processes are forked from one that has imported everything."""
+    prepare()
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +32,13 @@ def fakes() -> dict[str, Claim]:
 @pytest.fixture
 def verdicts() -> Iterator[Verdicts]:
     made = Verdicts(select("connectionism.*"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def drawings() -> Iterator[Drawings]:
+    made = Drawings(1)
     yield made
     made.close()
 

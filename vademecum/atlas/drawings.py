@@ -18,11 +18,12 @@ from vademecum.claims import Report, Workers
 from vademecum.claims.workers import Call
 from vademecum.pictures import Picture, find_picture, pictures
 
-__all__ = ["AHEAD", "Drawings", "draw_picture"]
+__all__ = ["AHEAD", "Drawings", "draw_picture", "positions"]
 
 AHEAD = 1
 """The rank of what somebody may want next."""
 _BEFOREHAND = 2
+_PLACES = 5  # of a knob, where pictures are files
 _LIMITS: dict[str, Any] = {"limit": 60.0, "cpu": 20, "memory": 2 << 30, "forked": True}
 
 
@@ -45,9 +46,9 @@ class Drawings:
         """The picture, as soon as it is drawn."""
         return self.ask(picture, knobs).result()
 
-    def words(self, picture: Picture, knobs: Mapping[str, Any]) -> str:
-        """What is drawn, for who cannot see it."""
-        return picture.in_words(**knobs)
+    def positions(self, picture: Picture) -> list[dict[str, Any]]:
+        """The knobs for which there would be a file."""
+        return positions(picture)
 
     def ask(self, picture: Picture, knobs: Mapping[str, Any], rank: int = 0) -> Future[bytes]:
         """The picture, some time; cancel it when nobody waits any more.
@@ -127,3 +128,17 @@ class Drawings:
 def draw_picture(name: str, knobs: Mapping[str, Any]) -> bytes:
     """A picture as SVG."""
     return svg(find_picture(name)(**knobs))
+
+
+def positions(picture: Picture) -> list[dict[str, Any]]:
+    """Where a picture is drawn: as it stands at first, and with one knob at a few other places.
+
+    The knob that plays goes through all of its positions.
+    """
+    first, found = picture.at({}), [picture.at({})]
+    for knob in picture.knobs.values():
+        others = [value for value in knob.positions if value != knob.default]
+        if knob.name != picture.plays and len(others) > _PLACES:
+            others = [others[i * (len(others) - 1) // (_PLACES - 1)] for i in range(_PLACES)]
+        found += [first | {knob.name: value} for value in others]
+    return found

@@ -1,30 +1,33 @@
 """The same pages as files: they open from a folder, without a server and without a network.
 
-What needs an answer is left out (running checks) or was asked beforehand (live pictures, at a few
+What needs an answer is left out (running checks) or was asked beforehand (pictures, at a few
 positions of each control); the verdicts are complete, since claims that never ran are run first.
-Pictures are drawn in worker processes.
+Pages and pictures are made in worker processes.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future, as_completed
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rich.progress import track
-
 from vademecum.atlas.application import STATIC
+from vademecum.atlas.drawings import draw_picture, positions
 from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
 from vademecum.atlas.pages import Pages
-from vademecum.atlas.server import looking
+from vademecum.atlas.server import looking, prepare
 from vademecum.atlas.sources import parts_of, place_of, room_exports
-from vademecum.atlas.verdicts import Verdicts
-from vademecum.canvas import styled, svg
-from vademecum.claims import Report, Workers, select
+from vademecum.atlas.verdicts import Verdicts, figure
+from vademecum.claims import Workers, select
+from vademecum.claims.memory import Known
 from vademecum.errors import UsageError
-from vademecum.figures import draw, has_curves
-from vademecum.files import write_atomically
+from vademecum.figures import has_curves
+from vademecum.pictures import Picture, find_picture
+from vademecum.progress import ticking
 
 __all__ = ["export_site"]
 
@@ -52,28 +55,24 @@ def export_site(
     """
     if not _is_ours(folder):
         raise UsageError(f"--export {folder} must be a new folder or an earlier export")
-    known = verdicts or Verdicts(select())
-    crew = Workers(_JOBS)
+    prepare()
+    known = verdicts or Verdicts(select(), jobs=_JOBS)
+    crew = Workers(_JOBS, forked=True)
     try:
         if missing := known.missing():
             print(f"Running {len(missing)} claims first ...", flush=True)
             known.start(missing)
             known.wait()
-        dossier = looking(network, shape)()
-        files = list(_files(known, dossier, crew))
-        for path, make in track(files, "Writing pages"):
-            content = make()
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, bytes):
-                target.write_bytes(content)
-            else:
-                write_atomically(target, content)
+        tasks = dict(_tasks(known, looking(network, shape)(), crew))
+        with ticking("files", len(tasks), progress=True) as tick:
+            for task in as_completed(tasks):
+                _write(folder / tasks[task], task.result())
+                tick(1)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
     finally:
         crew.shutdown(cancel_futures=True)
         known.close()
-    print(f"{len(files)} files; open {folder / _MARK}")
+    print(f"{len(tasks)} files; open {folder / _MARK}")
 
 
 def _is_ours(folder: Path) -> bool:
@@ -88,29 +87,82 @@ def _is_ours(folder: Path) -> bool:
     return first.is_file() and "Vademecum" in first.read_text(encoding="utf-8")
 
 
-def _files(known: Verdicts, dossier: Dossier | None, crew: Workers) -> Iterator[tuple[str, Any]]:
-    """The path of each file, and the function that makes it or waits for it."""
-    top, below = (Pages(known, Links(root, ".html")) for root in ("", "../"))
-    for claim in known.claims.values():
-        reports = known.of(claim.id)
-        if reports and has_curves(reports[0]):
-            yield f"figures/{claim.id}.svg", crew.submit(_figure, reports[0]).result
-    yield "index.html", top.home
-    yield "errata.html", top.errata
-    yield "network.html", lambda: top.network(dossier)
-    for room in top.rooms:
-        yield f"rooms/{room}.html", lambda room=room: below.room(room)
-    for module in sorted(_referred(top)):
-        yield f"source/{module}.html", lambda module=module: below.source(module)
+def _write(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _tasks(
+    verdicts: Verdicts, dossier: Dossier | None, crew: Workers
+) -> Iterator[tuple[Future, str]]:
+    """What is to be made, and the path of its file; what takes longest first."""
+    claims = tuple(verdicts.claims)
+    pages = Pages(verdicts, Links("", ".html"), Stills())
+    for picture in pages.pictures:
+        for knobs in positions(picture):
+            path = pages.links.drawing(picture, knobs)
+            yield crew.ask(draw_picture, (picture.id, knobs), key=picture.id), path
+    for name in claims:
+        report = verdicts.known(name).report
+        if report is not None and has_curves(report):
+            yield crew.submit(figure, report), f"figures/{name}.svg"
+    for path, kind, *words in _pages(pages, dossier):
+        known = {n: verdicts.known(n) for n in claims if kind in ("home", "errata") or n in words}
+        if kind == "room":
+            known = {n: verdicts.known(n) for n in claims if n.startswith(f"{words[0]}.")}
+        yield crew.submit(_page, claims, known, path.count("/"), kind, *words), path
+
+
+def _pages(pages: Pages, dossier: Dossier | None) -> Iterator[tuple[Any, ...]]:
+    """The path of each page, the method that makes it and what this is given."""
+    for room in pages.rooms:
+        yield f"rooms/{room}.html", "room", room
+    for path, kind in (("index.html", "home"), ("search.js", "search")):
+        yield path, kind
+    for kind in ("errata", "course"):
+        yield f"{kind}.html", kind
+    yield "network.html", "network", dossier
+    for name in pages.verdicts.claims:
+        yield f"rooms/{name.replace('.', '/')}.html", "statement", name
+    for picture in pages.pictures:
+        yield f"pictures/{picture.room}/{picture.name}.html", "picture", picture.id
+    for module in sorted(_referred(pages)):
+        yield f"source/{module}.html", "source", module
+
+
+def _page(claims: tuple[str, ...], known: dict[str, Known], depth: int, kind: str, *words: Any):
+    pages = _site(claims, depth)
+    pages.verdicts.learn(known)
+    if kind == "search":
+        return f"window.vademecumIndex = {json.dumps(pages.search())};\n"
+    if kind == "statement":
+        return pages.statement(pages.verdicts.claims[words[0]])
+    if kind == "picture":
+        return pages.picture(find_picture(words[0]), {})
+    return getattr(pages, kind)(*words)
+
+
+@cache
+def _site(claims: tuple[str, ...], depth: int) -> Pages:
+    chosen = [claim for claim in select() if claim.id in claims]
+    return Pages(Verdicts(chosen), Links("../" * depth, ".html"), Stills())
+
+
+class Stills:
+    """Drawings that lie beside the pages."""
+
+    def svg(self, picture: Picture, knobs: Any) -> bytes:
+        """No page holds one."""
+        raise NotImplementedError
+
+    def positions(self, picture: Picture) -> list[dict[str, Any]]:
+        """The knobs for which there is a file."""
+        return positions(picture)
 
 
 def _referred(pages: Pages) -> set[str]:
-    claims = [claim for room in pages.rooms for claim in pages.claims(room)]
+    claims = pages.verdicts.claims.values()
     exported = [thing for room in pages.rooms for thing in room_exports(room).values()]
     places = [place_of(thing) for thing in (*[c.check for c in claims], *exported)]
     places += [part for claim in claims for part in parts_of(claim)]
     return {place.module for place in places if place is not None}
-
-
-def _figure(report: Report) -> bytes:
-    return svg(styled(lambda: draw(report)))

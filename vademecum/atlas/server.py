@@ -4,6 +4,7 @@ The process that worker processes are forked from imports the rooms at the same 
 does, so nothing above the imports of `serve` may need torch.
 """
 
+import contextlib
 import gc
 import os
 import secrets
@@ -72,10 +73,8 @@ def serve(
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
         prepare()
         gc.disable()  # until all is imported
-        try:
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again at the end
             _run(bound, address, hosts, token, looking(network, shape), browser=browser)
-        except KeyboardInterrupt:  # which uvicorn raises again once all is closed
-            pass
     print("The atlas has stopped.")
 
 
@@ -95,7 +94,7 @@ def _run(
     from vademecum.atlas.verdicts import Verdicts
     from vademecum.claims import select
 
-    verdicts, drawings = Verdicts(select()), Drawings()
+    verdicts, drawings = Verdicts(select(), nice=10), Drawings()
     cookie = f"vademecum-{bound.getsockname()[1]}"
     app = application(verdicts, drawings, token=token, hosts=hosts, cookie=cookie, look=look)
 

@@ -32,12 +32,15 @@ class Verdicts:
         claims: The claims in question.
         limit: Seconds after which a run is killed and counts as overdue.
         jobs: How many worker processes a run gets.
+        nice: By how much other processes go before a run.
     """
 
-    def __init__(self, claims: Iterable[Claim], *, limit: float = 60.0, jobs: int = 1):
+    def __init__(
+        self, claims: Iterable[Claim], *, limit: float = 60.0, jobs: int = 1, nice: int = 0
+    ):
         self.claims = {claim.id: claim for claim in claims}
         self._limits: dict[str, Any] = {"limit": limit, "memory": _MEMORY, "forked": True}
-        self._jobs = jobs
+        self._jobs, self._nice = jobs, nice
         self._known = recall(self.claims.values())
         self._workers = Workers(2, **self._limits)
         self._lock = threading.Lock()
@@ -51,17 +54,13 @@ class Verdicts:
         """All that is known of a claim."""
         return self._known.get(claim, Known())
 
-    def of(self, claim: str) -> tuple[Report, ...]:
-        """The reports that are kept of a claim, that of its lowest seed first."""
-        return self.known(claim).reports
+    def learn(self, known: Mapping[str, Known]) -> None:
+        """What was found out elsewhere."""
+        self._known |= known
 
     def verdict(self, claim: str) -> str:
         """The worst verdict over the seeds of a claim, or "not run"."""
         return self.known(claim).verdict
-
-    def checked(self) -> str:
-        """When a claim was checked last, as in 2026-01-31T12:00:00Z; empty if none was."""
-        return max((known.checked for known in self._known.values()), default="")
 
     def missing(self) -> list[str]:
         """The claims that never ran as they are written now."""
@@ -79,7 +78,7 @@ class Verdicts:
                 return False
             self._stopped, self._fresh = False, []
             self._chosen = list(self.claims) if names is None else list(names)
-            self._crew = Workers(self._jobs, nice=10, **self._limits)
+            self._crew = Workers(self._jobs, nice=self._nice, **self._limits)
             self._thread = threading.Thread(target=self._run, args=(self._crew,), daemon=True)
             self._thread.start()
             return True
@@ -114,7 +113,7 @@ class Verdicts:
         Raises:
             UsageError: If the form sets a knob to what it cannot be.
         """
-        knobs_from(claim, form)
+        claim.accept(knobs_from(claim, form))
         return self._workers.submit(_trial, claim.check.__module__, claim.id, seed, dict(form))
 
     def beside_foil(self, claim: Claim, index: int, seed: int) -> Call:

@@ -158,8 +158,7 @@ class Claim:
             UsageError: If a knob cannot take the value.
         """
         own = self.full if full else {}
-        set_elsewhere = [self.full, *(foil.knobs for foil in self.foils)]
-        knobs = own | check_knobs(self._known(knobs), self.check, set_elsewhere)
+        knobs = own | self.accept(knobs)
         key, start = f"{self.id}:{seed}", time.process_time()
         evidence: list[Evidence] = []
         counterexamples: list[Evidence | None] = []
@@ -176,6 +175,11 @@ class Claim:
             error = traceback.format_exc()
         seconds = time.process_time() - start
         return Report(self.id, seed, tuple(evidence), tuple(counterexamples), error, False, seconds)
+
+    def accept(self, knobs: dict[str, Any]) -> dict[str, Any]:
+        """The knobs, if there are such and they can take these values; raises as `run` does."""
+        set_elsewhere = [self.full, *(foil.knobs for foil in self.foils)]
+        return check_knobs(self._known(knobs), self.check, set_elsewhere)
 
     def beside_foil(self, index: int, seed: int = 0) -> tuple[Report, Report]:
         """All evidence for the claim and all for one of its foils, from the same random numbers."""

@@ -4,8 +4,8 @@
 is a pure function of (claim, seed) and of the code and libraries behind it, so what is remembered
 bears a digest of these: the sources of the claim's module and of every module of ours that it
 imports, directly or not, and the versions of Python, torch and NumPy. Runs of the same digest add
-up seed by seed; after any change what was remembered counts as absent. Of many seeds only the
-verdicts are kept, with the reports of the first and of a few that do not hold.
+up seed by seed; after any change what was remembered counts as absent. Of many seeds the verdicts
+are kept, and the report of the lowest seed with each verdict.
 
 It is a convenience: what cannot be read counts as absent, what cannot be written is forgotten.
 """
@@ -30,7 +30,6 @@ from vademecum.files import write_atomically
 
 __all__ = ["Known", "digest", "recall", "remember", "remembered_at"]
 
-_KEPT = 4  # reports of one claim
 _IMPORT = re.compile(
     r"^[ \t]*(?:from (vademecum[\w.]*) import (\([^)]*\)|.*)|import (vademecum[\w.]*))",
     re.MULTILINE,
@@ -73,11 +72,11 @@ class Known(NamedTuple):
         """What is known after further runs of the same code; they go before what was known."""
         by_seed = {r.seed: r for r in self.reports} | {r.seed: r for r in reports}
         verdicts = self.verdicts | {r.seed: r.verdict for r in by_seed.values()}
-        seeds = sorted(by_seed)
-        chosen = dict.fromkeys([*seeds[:1], *(seed for seed in seeds if not by_seed[seed])])
-        kept = tuple(by_seed[seed] for seed in list(chosen)[:_KEPT])
+        first: dict[str, Report] = {}
+        for seed in sorted(by_seed):
+            first.setdefault(by_seed[seed].verdict, by_seed[seed])
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        return Known(now, dict(sorted(verdicts.items())), kept)
+        return Known(now, dict(sorted(verdicts.items())), tuple(first.values()))
 
 
 def _spans(seeds: list[int]) -> str:

@@ -56,7 +56,8 @@ def run(
         }
         stack.callback(lambda: [future.cancel() for future in tasks])
         for future in as_completed(tasks):
-            yield _outcome(future, *tasks[future])
+            if not future.cancelled():  # by an executor that was shut down
+                yield _outcome(future, *tasks[future])
 
 
 def _run_one(module: str, name: str, seed: int, full: bool) -> Report:

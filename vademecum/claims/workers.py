@@ -119,6 +119,7 @@ class Workers(Executor):
             self._wake.notify_all()
         for call in dropped:
             call.cancel()
+            call.set_running_or_notify_cancel()  # or who waits for several would wait for ever
         for thread in self._threads if wait else ():
             thread.join()
 
