@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import httpx2
+import psutil
 import pytest
 
+from bench.atlas import visit
 from tests.atlas.conftest import serve
 from vademecum.cli import main
 
@@ -38,26 +40,51 @@ def test_bad_usage(capsys, options, message):
     assert message in capsys.readouterr().err
 
 
-def test_export_spares_other_folders(capsys, tmp_path):
-    (tmp_path / "thesis.tex").write_text("mine")
-    assert main(["atlas", "--export", str(tmp_path)]) == 2
-    assert "must be a new folder or an earlier export" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir() if path.name != "state"] == ["thesis.tex"]
+def descendants(process) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_it(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_and_all_its_processes(number):
     for atlas in serve():
-        with httpx2.Client(follow_redirects=True, timeout=30) as visitor:
+        with httpx2.Client(follow_redirects=True, timeout=60) as visitor:
             assert visitor.get(f"{atlas.base}/").status_code == 401
             assert visitor.get(atlas.address).status_code == 200
-        atlas.process.send_signal(signal.SIGINT)
+            address = f"{atlas.base}/pictures/approximation/regions_while_training.svg"
+            assert visitor.get(address).status_code == 200
+            children = descendants(atlas.process)
+            assert len(children) > 2
+            with pytest.raises(httpx2.TimeoutException):  # somebody looks at a picture
+                visitor.get(f"{address}?depth=4&width=12", timeout=0.01)
+            atlas.process.send_signal(number)
+            assert atlas.process.wait(60) == 0
+        assert not psutil.wait_procs(children, timeout=10)[1]
+        assert atlas.process.stdout is not None
+        assert atlas.process.stdout.read().splitlines() == [
+            "Ctrl-C closes it.", "The atlas has stopped."]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_leaves_no_processes():
+    for atlas in serve():
+        httpx2.get(atlas.address, follow_redirects=True, timeout=60)
+        children = descendants(atlas.process)
+        atlas.process.kill()
+        assert not psutil.wait_procs(children, timeout=30)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("browser")
+def test_twenty_visitors_who_move_sliders():
+    for atlas in serve():
+        found = visit(atlas.address, 5.0)
+        assert not found["errors"]
+        assert len(found["seconds"]) >= 20
+        atlas.process.terminate()
         assert atlas.process.wait(60) == 0
         assert atlas.process.stdout is not None
-        rest = atlas.process.stdout.read()
-        assert "Ctrl-C closes it." in rest
-        assert "The atlas has stopped." in rest
-        assert "Traceback" not in rest
+        assert "Traceback" not in atlas.process.stdout.read()
 
 
 @pytest.mark.slow
@@ -73,7 +100,7 @@ def test_another_host_must_be_named(tmp_path):
 
 def test_the_extra_is_named_where_it_is_missing():
     code = (
-        "import sys; sys.modules['marimo'] = None\n"
+        "import sys; sys.modules['jinja2'] = None\n"
         "from vademecum.cli import main; sys.exit(main(['atlas']))"
     )
     done = subprocess.run(

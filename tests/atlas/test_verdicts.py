@@ -43,7 +43,9 @@ def test_nobody_waits_for_a_trial(known, fakes):
 
 def test_trials_take_knobs_and_change_nothing_elsewhere(known, fakes):
     assert known.trial(fakes["true"], 5, {"factor": "-1.0"}).result()[0].verdict == "refuted"
-    assert known.trial(fakes["true"], 5, {"factor": "1.0", "n": "10"}).result()[0].verdict == "holds"
+    assert (
+        known.trial(fakes["true"], 5, {"factor": "1.0", "n": "10"}).result()[0].verdict == "holds"
+    )
     assert known.verdict("fake_claims.true") == "not run"
     assert recall(fakes.values()) == {}
     for text in ("many", "-3", "1" * 2000):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from vademecum.claims import Claim
 from vademecum.claims.knobs import parse_knob
+from vademecum.errors import UsageError
 from vademecum.pictures import Knob, Picture
 
 __all__ = ["Control", "controls", "knobs_from"]
@@ -98,6 +99,8 @@ def knobs_from(claim: Claim, form: Mapping[str, str]) -> dict[str, Any]:
         elif value is None or value == control.value:
             continue
         elif callable(default):
+            if value not in dict(control.options):
+                raise UsageError(f"knob {control.name} has no choice {value[:80]!r}")
             knobs[control.name] = claim.foils[int(value)].knobs[control.name]
         else:
             knobs[control.name] = parse_knob(control.name, value, default)
