@@ -65,7 +65,7 @@ class Workers(Executor):
         if limit is not None and not limit > 0:
             raise ValueError(f"limit must be positive, got {limit}")
         forked = forked and "forkserver" in get_all_start_methods()
-        self._context = get_context("forkserver" if forked else "spawn")
+        self._context: Any = get_context("forkserver" if forked else "spawn")
         self._limit, self._limits = limit, _Limits(cpu, memory, nice)
         self._wake = threading.Condition()
         self._waiting: list[Call] = []
