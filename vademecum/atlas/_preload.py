@@ -1,10 +1,7 @@
 """What worker processes are forked from: every room and picture imported, and one figure drawn.
 
-The figure makes matplotlib read its fonts and prepare to set formulas. What exists by then is no
-concern of the garbage collector, whose visits would copy the memory that processes share.
+The figure makes matplotlib read its fonts and prepare to set formulas.
 """
-
-import gc
 
 from matplotlib.figure import Figure
 
@@ -12,7 +9,8 @@ from vademecum.canvas import styled, svg
 from vademecum.claims import select
 from vademecum.pictures import pictures
 
-select(), pictures()
+select()
+pictures()
 
 
 def _sample() -> Figure:
@@ -25,5 +23,3 @@ def _sample() -> Figure:
 
 
 svg(styled(_sample))
-gc.collect()
-gc.freeze()

@@ -9,6 +9,7 @@ multiprocessing's server, which may have imported everything already.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -205,6 +206,7 @@ def _end(process: Any, pipe: Connection) -> None:
 
 
 def _serve(pipe: Connection, limits: _Limits) -> None:
+    gc.freeze()  # a collection would copy what forked processes share
     _limit_memory(limits.memory)
     if limits.nice:
         os.nice(limits.nice)
