@@ -21,7 +21,7 @@ from vademecum.atlas.controls import controls
 from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
 from vademecum.atlas.search import entries
-from vademecum.atlas.sources import place_of, room_exports, source_text
+from vademecum.atlas.sources import parts_of, place_of, room_exports, source_text
 from vademecum.atlas.statements import GRADES, Statement, compared, grouped
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, Report
@@ -257,7 +257,8 @@ def _environment() -> Environment:
         "mark": lambda verdict: MARKS.get(verdict, "✗"),
         "count": _count,
         "slug": lambda verdict: verdict.replace(" ", "-"),
-        "grouped": grouped,
     }
-    made.globals["grades"] = GRADES
+    made.globals |= {
+        "grades": GRADES, "controls": controls, "place_of": place_of, "parts_of": parts_of,
+    }  # fmt: skip
     return made

@@ -13,6 +13,7 @@ from vademecum.atlas.links import Links
 from vademecum.atlas.sources import place_of, room_exports
 from vademecum.claims import Claim
 from vademecum.pictures import Picture
+from vademecum.typeset import in_words
 
 __all__ = ["entries", "words"]
 
@@ -59,8 +60,4 @@ def _export(room: str, name: str, thing: Any, links: Links) -> dict[str, str]:
 
 def _entry(kind: str, title: str, more: str, to: str, *text: str) -> dict[str, str]:
     found = words(" ".join([title, more, *text, kind]))
-    return {"kind": kind, "title": _plain(title), "more": more, "to": to, "words": found}
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[$`\\{}]", "", " ".join(text.split()))
+    return {"kind": kind, "title": in_words(title), "more": more, "to": to, "words": found}

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from vademecum.atlas.controls import Control, controls
-from vademecum.atlas.sources import Place, parts_of, place_of
 from vademecum.claims import Claim, Report
 from vademecum.claims.evidence import Evidence
 from vademecum.claims.ledger import Foil
@@ -94,18 +92,3 @@ class Statement:
         """The foils by index, errata first, with the counterexamples found."""
         found = [(i, *pair) for i, pair in enumerate(self.claim.refutations(self.report))]
         return sorted(found, key=lambda entry: not entry[1].printed)
-
-    @property
-    def place(self) -> Place | None:
-        """Where the check is written."""
-        return place_of(self.claim.check)
-
-    @property
-    def parts(self) -> list[Place]:
-        """The exports that it tests."""
-        return parts_of(self.claim)
-
-    @property
-    def controls(self) -> list[Control]:
-        """Its knobs."""
-        return controls(self.claim)
