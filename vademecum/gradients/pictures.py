@@ -15,7 +15,7 @@ from vademecum.randomness import own_randomness
 
 __all__ = ["forward_against_reverse", "signal_by_layer"]
 
-WIDTH, SIZES, DEPTHS = 64, [1, 2, 4, 8, 16, 32], [1, 2, 3, 4, 5, 6]
+WIDTH, SIZES, DEPTHS = 64, [1, 2, 4, 8, 16], [1, 2, 3, 4, 5, 6]
 UNITS = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "ReLU": nn.ReLU, "GELU": nn.GELU}
 UNITS["linear"] = nn.Identity
 VARIANCES = {"Glorot": 1, "He": 2, "torch": 1 / 3}
@@ -80,8 +80,8 @@ def untrained(depth: int, activation: str, initialisation: str, gain: float) -> 
     claims=("gradients.autodiff_cost", "gradients.reverse_memory", "gradients.multiplication_order")
 )
 def forward_against_reverse(
-    inputs: Annotated[int, Range(1, 32, 2, log=True)] = 16,
-    outputs: Annotated[int, Range(1, 32, 2, log=True)] = 4,
+    inputs: Annotated[int, Range(1, 16, 2, log=True)] = 16,
+    outputs: Annotated[int, Range(1, 16, 2, log=True)] = 4,
     hidden: Annotated[int, Range(1, 6)] = 3,
 ) -> Figure:
     """Forward against reverse.
