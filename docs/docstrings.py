@@ -73,12 +73,13 @@ def _markup(found: re.Match[str], text: str) -> str:
 
 def _process(_: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     lines[:] = to_rst("\n".join(lines)).splitlines()
+    if what in ("attribute", "property"):
+        lines[:0] = ["..", ""]  # or napoleon takes what is before a colon for a type
 
 
 def _skip(_: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what no reader calls: tuple fields, scikit-learn's metadata routing, reprs."""
-    field = type(obj).__name__ == "_tuplegetter"
-    return True if field or re.fullmatch(r"set_\w+_request|extra_repr", name) else None
+    """Leave out what no reader calls: scikit-learn's metadata routing, torch's hooks."""
+    return True if re.fullmatch(r"set_\w+_request|extra_repr|[gs]et_extra_state", name) else None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

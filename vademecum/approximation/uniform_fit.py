@@ -42,7 +42,7 @@ class UniformFit(NamedTuple):
     error: float
     r"""The error $\|A c - y\|_\infty$."""
     lower: float
-    r"""The certificate $\\lambda^\top y$: no coefficients have a smaller error."""
+    r"""The certificate $\lambda^\top y$: no coefficients have a smaller error."""
     weights: Float[Tensor, " n"]
     r"""The $\lambda$ behind it, not zero at the extremal points alone."""
 
