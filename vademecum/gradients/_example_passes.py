@@ -46,7 +46,8 @@ def passes(
 ) -> Iterator[tuple[slice, Pass | None, list[Tensor | None]]]:
     """Portions of the examples, each with its pass and what came back to the layers.
 
-    Instead of a pass there is None where the layers' rules do not cover the model.
+    Instead of a pass there is None where the layers' rules do not cover the model, perhaps for
+    examples of which there was a pass before, which then counts no longer.
     """
     n, plan, row = count_examples(x, y), study(f, x), f.size * f.dtype.itemsize
     few, many = max(1, _PORTION // (row + plan.saved)), plan.step(f.device)
@@ -56,11 +57,12 @@ def passes(
         many = min(many, plan.portion(1, row, memory, mapped=not plan.covered))
     with ticking("examples", n, progress=progress) as tick:
         for here in portions_of(slice(0, n), many if plan.covered else few):
-            done = record(f, plan, x, here)
-            if done is None:
-                yield from ((part, None, []) for part in portions_of(here, few))
-            else:
+            found = record(f, plan, x, here)
+            if found is not None:
+                done, same = found
                 yield here, done, done.backward(_cotangents(loss, done.result, y[here])[None])
+            if found is None or not same():
+                yield from ((part, None, []) for part in portions_of(here, few))
             tick(here.stop - here.start)
 
 

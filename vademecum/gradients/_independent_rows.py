@@ -12,15 +12,18 @@ gradient of a sum over examples can be taken apart only if they do not influence
 
 Some code depends on the batch only if it is large, or has a certain example in it. So in every
 portion of the examples, a row of the full pass is compared with that of a pass of few examples.
+What comes back is asked for once for each model and graph: passes whose graphs consist of the same
+operations, parameters and links send it the same ways.
 """
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vademecum.gradients._layer_rules import EMBEDDING
 from vademecum.gradients._recorded_pass import (
@@ -34,11 +37,12 @@ from vademecum.gradients._recorded_pass import (
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Entangled,
+    Moves,
     count_examples,
     differentiable_output,
     insist_on_same_outputs,
-    largest_move,
     map_tensors,
+    named_tensors,
     out_of_memory,
     refuse_batch_statistics,
     row_is_alone,
@@ -49,6 +53,16 @@ __all__ = ["Plan", "portions_of", "record", "study"]
 
 _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
 _MANY = 32  # examples at a time, up to which they pay for large ones, too
+_APART: WeakKeyDictionary[nn.Module, set[int]] = WeakKeyDictionary()  # graphs that keep rows apart
+_WEIGHED: WeakKeyDictionary[nn.Module, dict[Any, tuple[bool, int]]] = WeakKeyDictionary()
+
+
+class Footprint(NamedTuple):
+    """What a pass leaves to be compared: its output, and what was called with which input."""
+
+    output: Tensor
+    calls: list[Any]
+    inputs: list[Tensor]
 
 
 class Plan(NamedTuple):
@@ -60,7 +74,7 @@ class Plan(NamedTuple):
     saved: int
     shape: torch.Size
     rows: list[int]  # examples that are known from a pass of few
-    few: Pass
+    few: Footprint
 
     def step(self, device: torch.device) -> int:
         """How many examples to take at a time, for speed."""
@@ -121,35 +135,79 @@ def _in_the_model(error: Exception) -> bool:
 def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
     rows = [0, n // 2, n - 1]
     three = map_tensors(x, itemgetter(rows))
-    layers = layers_of(f) if wrt == "theta" else []
-    # Tensors that no layer holds, or rows of an embedding, all examples may have in common.
-    shared = any(layer.rule in (None, EMBEDDING) for layer in layers)
-    plan = _studied(f, layers, three, rows, wrt, shared=shared)
-    if not plan.covered and wrt == "theta" and not shared:
-        plan = _studied(f, layers, three, rows, wrt, shared=True)
+    plan = _as_before(f, three, rows) if wrt == "theta" else None
+    plan = plan or _anew(f, three, rows, wrt)
     if not plan.covered or n <= len(rows):  # or else the full pass tells
         plan = _in_other_company(f, plan, map_tensors(x, itemgetter(rows[:0:-1])), wrt)
     if not plan.covered:
-        done = plan.few if wrt == "x" else _run_inputs(f, three)
+        done = _run_inputs(f, three)
         if done.parameters and not rows_are_separate(done.output, list(done.parameters.values())):
             raise Entangled(
                 "model must treat examples independently in evaluation mode, but outputs have"
                 " derivatives in the inputs of other examples"
             )
-    calls = [call._replace(a=call.a.detach()) for call in plan.few.calls]
-    return plan._replace(few=Pass({}, None, plan.few.output.detach(), calls, []))
+    return plan
+
+
+def _as_before(f: Functional, x: Any, rows: list[int]) -> Plan | None:
+    """The plan for inputs of shapes, and with a graph, that are known."""
+    shared, saved = _WEIGHED.get(f.model, {}).get(_kind(f, x), (False, 0))
+    if not saved:
+        return None
+    layers = layers_of(f)
+    done = run(f, layers, x, shared=shared)
+    found = covered(done)
+    if found is None or found.structure not in _APART[f.model] or shared is not bool(done.uses):
+        return None
+    shape = differentiable_output(done.output, len(rows)).shape[1:]
+    return Plan(layers, True, shared, saved, shape, rows, _footprint(done))
+
+
+def _kind(f: Functional, x: Any) -> Any:
+    return tuple(f.shapes), tuple((name, t.shape, t.dtype) for name, t in named_tensors(x))
+
+
+def _anew(f: Functional, x: Any, rows: list[int], wrt: Literal["theta", "x"]) -> Plan:
+    layers = layers_of(f) if wrt == "theta" else []
+    # Tensors that no layer holds, or rows of an embedding, all examples may have in common.
+    shared = any(layer.rule in (None, EMBEDDING) for layer in layers)
+    plan = _studied(f, layers, x, rows, wrt, shared=shared)
+    if not plan.covered and wrt == "theta" and not shared:
+        plan = _studied(f, layers, x, rows, wrt, shared=True)
+    if plan.covered:
+        _WEIGHED.setdefault(f.model, {})[_kind(f, x)] = plan.shared, plan.saved
+    return plan
 
 
 def _studied(
     f: Functional, layers: list[Layer], x: Any, rows: list[int], wrt: str, *, shared: bool
 ) -> Plan:
     done, saved = _weighed(f, layers, x, wrt, shared=shared)
-    output, shared = differentiable_output(done.output, len(rows)), bool(done.uses)
-    plan = Plan(layers, False, shared, max(saved // len(rows), 1), output.shape[1:], rows, done)
+    shape, saved = differentiable_output(done.output, len(rows)).shape[1:], saved // len(rows)
     found = covered(done) if wrt == "theta" else None
-    if found is None or not row_is_alone(output, [call.z for call in found.calls], 1):
-        return plan
-    return plan._replace(covered=True, few=found)
+    apart = found is not None and _is_apart(f, found, 1)
+    return Plan(layers, apart, bool(done.uses), max(saved, 1), shape, rows, _footprint(done))
+
+
+def _is_apart(f: Functional, done: Pass, row: int) -> bool:
+    """Whether nothing comes back from an example to the rows of others, for such a graph."""
+    known = _APART.setdefault(f.model, set())
+    if done.structure not in known:
+        if not row_is_alone(done.output, [call.z for call in done.calls], row):
+            return False
+        known.add(done.structure)
+    return True
+
+
+def _footprint(done: Pass, used: set[Any] | None = None) -> Footprint:
+    """What to compare of a pass: all calls, or inputs of none for those that are not `used`."""
+    calls = [(call.rule.gradient, *call.names.items()) for call in done.calls]
+    calls += [(use.rule.gradient, *use.tensors) for use in done.uses]
+    inputs = [
+        call.a.detach() if used is None or call.z.node in used else call.a.new_empty(0)
+        for call in (*done.calls, *done.uses)
+    ]
+    return Footprint(done.output.detach(), calls, inputs)
 
 
 def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
@@ -161,50 +219,62 @@ def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
     if not plan.covered:
         return plan
     found = covered(done)
-    if found is None or found.signature() != plan.few.signature():
+    if found is None:
         return plan._replace(covered=False)
-    return plan._replace(covered=_same_inputs(f, found, 0, plan.few, 2))
+    mark = _footprint(done, {call.z.node for call in found.calls})
+    if mark.calls != plan.few.calls:
+        return plan._replace(covered=False)
+    return plan._replace(covered=not _moves(f, mark, 0, plan.few, 2).largest)
 
 
 def _dtypes(f: Functional) -> set[torch.dtype]:
     return {p.dtype for p in f.parameters.values()}
 
 
-def _same_inputs(f: Functional, one: Pass, here: int, other: Pass, there: int) -> bool:
-    """Whether the layers had the same inputs in a row of two passes, as far as these compare.
+def _moves(f: Functional, one: Footprint, here: int, other: Footprint, there: int) -> Moves:
+    """How much inputs of layers differ in a row of two passes, as far as these compare.
 
     They do not where a model goes another way, or leaves out padding that no example needs.
     """
-    if one.signature() != other.signature():
-        return True
-    inputs = [(mine.a, its.a) for mine, its in zip(one.calls, other.calls, strict=True)]
-    pairs = [(a[here], b[there]) for a, b in inputs if a.shape[1:] == b.shape[1:]]
-    return not largest_move(pairs, _dtypes(f))
+    inputs = zip(one.inputs, other.inputs, strict=True) if one.calls == other.calls else ()
+    pairs = [(a[here], b[there]) for a, b in inputs if a.shape[1:] == b.shape[1:] and len(a)]
+    return Moves(pairs, _dtypes(f))
 
 
-def record(f: Functional, plan: Plan, x: Any, here: slice) -> Pass | None:
+def record(
+    f: Functional, plan: Plan, x: Any, here: slice
+) -> tuple[Pass, Callable[[], bool]] | None:
     """A forward pass with all that the layers' rules need, or None if they do not cover it.
 
-    Raises:
-        ValueError: If an example has another output in it than in a pass of few.
+    With it comes a question to ask when all that a GPU has to do is under way: whether the layers
+    have the inputs that they have in a pass of few, or else each example must go by itself. It
+    raises an error if an example has another output there.
     """
     n = here.stop - here.start
     if not plan.covered or n <= plan.shared:
         return None
-    done = covered(run(f, plan.layers, map_tensors(x, itemgetter(here)), shared=plan.shared))
+    all_ = run(f, plan.layers, map_tensors(x, itemgetter(here)), shared=plan.shared)
     rows, few = plan.rows, plan.few
     if not any(here.start <= row < here.stop for row in rows):
         rows = [here.start, here.stop - 1][1 - plan.shared :]
-        few = covered(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.shared))
-    if done is None or few is None:
-        return None
-    if plan.shared and done.signature() != few.signature():  # some length is by chance that of n
-        return None
+        few = _footprint(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.shared))
     there = max(i for i, row in enumerate(rows) if here.start <= row < here.stop)
     row = rows[there] - here.start
+    done = covered(all_)
+    if done is None or not _is_apart(f, done, row):
+        return None
+    mark = _footprint(all_, {call.z.node for call in done.calls})
+    if plan.shared and mark.calls != few.calls:  # some length is by chance that of n
+        return None
     output = differentiable_output(done.output, n)
-    insist_on_same_outputs(output[row], few.output[there], _dtypes(f))
-    return done if _same_inputs(f, done, row, few, there) else None
+    outputs = Moves([(output[row], few.output[there])], _dtypes(f))
+    inputs = _moves(f, mark, row, few, there)
+
+    def same() -> bool:
+        outputs.insist_on_none()
+        return not inputs.largest
+
+    return done, same
 
 
 def _weighed(

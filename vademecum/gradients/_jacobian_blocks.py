@@ -85,17 +85,18 @@ class Blocks:
         if self.wrt != "theta":
             self._fill_inputs(here, x, into)
             return
-        done = record(self.f, self.plan, self.x, here)
-        if done is None:
-            found = mapped(self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev)
+        found = record(self.f, self.plan, self.x, here)
+        if found is not None:
+            done, same = found
+            k = self.shape[1]
+            each = torch.eye(k, dtype=done.output.dtype, device=self.device)[:, None]
+            each = each.expand(k, len(into), k).reshape(k, *done.output.shape)
+            fill(done, done.backward(each), places(self.f, into))
+            self._insist_on(done.output, here)
+        if found is None or not same():
+            rows = mapped(self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev)
             for name, place in places(self.f, into).items():
-                place.copy_(found[name])
-            return
-        self._insist_on(done.output, here)
-        k = self.shape[1]
-        each = torch.eye(k, dtype=done.output.dtype, device=self.device)[:, None]
-        each = each.expand(k, len(into), k).reshape(k, *done.output.shape)
-        fill(done, done.backward(each), places(self.f, into))
+                place.copy_(rows[name])
 
     def _insist_on(self, output: Tensor, here: slice | list[int]) -> None:
         """Refuse outputs of some examples that are not those which they have among all others."""

@@ -28,8 +28,10 @@ from vademecum.models import (
     cannot_be_mapped,
     count_examples,
     differentiable_output,
+    named_modules,
     named_tensors,
     rows_are_separate,
+    tensor_places,
     warn_of_slow_path,
 )
 
@@ -38,7 +40,8 @@ __all__ = ["Layer", "LayerCall", "Pass", "covered", "layers_of", "rows_of", "run
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",
 )  # fmt: skip
-Key = tuple[Node, int]
+_LEAF = "torch::autograd::AccumulateGrad"
+Key = tuple[Node, int] | str
 
 
 class Layer(NamedTuple):
@@ -69,6 +72,7 @@ class Pass(NamedTuple):
     output: Tensor  # all of it that is differentiable, with a row for each example
     calls: list[LayerCall]
     uses: list[Use]  # of tensors that no layer holds
+    structure: int = 0  # of the graph, a hash of its nodes and parameters in their order
 
     def backward(self, u: Float[Tensor, " g n *shape"]) -> list[Tensor | None]:
         """What comes back to each call from `g` cotangents, (g, n, ...); None where nothing does.
@@ -88,10 +92,6 @@ class Pass(NamedTuple):
         found = [pull(v, retain_graph=i < len(u) - 1) for i, v in enumerate(u)]
         return [_stacked(list(each)) for each in zip(*found, strict=True)]
 
-    def signature(self) -> list[Any]:
-        """What was called, in its order."""
-        return [(call.rule.gradient, *call.names.items()) for call in self.calls]
-
 
 def _stacked(each: list[Tensor | None]) -> Tensor | None:
     some = [b for b in each if b is not None]
@@ -106,21 +106,21 @@ def run(f: Functional, layers: list[Layer], x: Any, *, shared: bool = False) -> 
     def note(rule: Rule, names: dict[str, str], module: Any, args: Any, z: Any) -> None:
         a = args[0] if args else None
         if isinstance(a, Tensor) and a.ndim and z.requires_grad:
-            place, lengths = get_gradient_edge(z), (a.shape[0], z.shape[0] if z.ndim else 0)
+            place, lengths = GradientEdge(z.grad_fn, z.output_nr), (len(a), len(z) if z.ndim else 0)
             calls.append(LayerCall(rule, module, names, a, a._version, place, lengths))
 
-    known = [*parameters.values(), *f.model.parameters()] if shared else []
-    tensors = SharedTensors(count_examples(x) if shared else 0, known)
+    own = [p for _, p in tensor_places(f.model, "parameters")] if shared else []
+    tensors = SharedTensors(count_examples(x) if shared else 0, [*parameters.values(), *own])
     with ExitStack() as stack, torch.enable_grad():
         for module, rule, names in layers:
             if rule is None:
                 continue
+            after = partial(note, rule, names)
             if shared:  # then what the layer does is none of its business
                 stack.callback(module.register_forward_pre_hook(tensors.pause).remove)
-                stack.callback(module.register_forward_hook(tensors.go_on, prepend=True).remove)
+                after = partial(tensors.go_on, after)
             # First, since other hooks may change the output.
-            hook = module.register_forward_hook(partial(note, rule, names), prepend=True)
-            stack.callback(hook.remove)
+            stack.callback(module.register_forward_hook(after, prepend=True).remove)
         if shared:
             stack.enter_context(tensors)
         result = f.call(parameters, x)
@@ -147,10 +147,9 @@ def layers_of(f: Functional) -> list[Layer]:
         raise ValueError("model must have parameters to differentiate, got none")
     names = {id(p): name for name, p in f.parameters.items()}
     found = []
-    for module in f.model.modules():
-        own = {
-            own: names[id(p)] for own, p in module.named_parameters(recurse=False) if id(p) in names
-        }
+    for _, module in named_modules(f.model):
+        each = ((own, names.get(id(p))) for own, p in module._parameters.items())
+        own = {own: name for own, name in each if name is not None}
         if own:
             found.append(Layer(module, rule_for(module), own))
     return found
@@ -161,61 +160,73 @@ def covered(done: Pass) -> Pass | None:
     n = len(done.output)
     if any(t.requires_grad and t.shape[:1] != (n,) for _, t in named_tensors(done.result)):
         return None
-    leaves = {_key(p): name for name, p in done.parameters.items()}
-    roots = {_key(q) for use in done.uses for q in use.tensors.values()} - leaves.keys()
-    seen, uses = _walk(done.output, {*leaves, *roots})
-    keys = {name: key for key, name in leaves.items()}
+    leaves = {id(p): name for name, p in done.parameters.items()}
+    roots = {_key(q, leaves) for use in done.uses for q in use.tensors.values()}
+    seen, uses, story = _walk(done.output, roots, leaves)
     calls = [call for call in done.calls if call.z.node in seen]
     extra = [use for use in done.uses if use.z.node in seen]
-    recorded = Counter(keys[name] for call in calls for name in call.names.values())
-    recorded += Counter(_key(q) for use in extra for q in use.tensors.values())
+    recorded = Counter[Key](name for call in calls for name in call.names.values())
+    recorded.update(_key(q, leaves) for use in extra for q in use.tensors.values())
     places = {call.z.node for call in calls}
     calls += [_as_call(use, done, leaves, places) for use in extra]
     if uses != recorded or not all(
         call.lengths == (n, n) and call.a._version == call.version for call in calls
     ):
         return None
-    movers = any(node.name().startswith(_MOVERS) for node in seen)
+    movers = any(kind.startswith(_MOVERS) for kind in set(story))
     if movers and not rows_are_separate(done.output, [call.z for call in calls]):
         return None
-    return done._replace(calls=calls, uses=[])
+    return done._replace(calls=calls, uses=[], structure=hash(tuple(story)))
 
 
-def _key(t: Tensor) -> Key:
-    edge = get_gradient_edge(t)
-    return edge.node, edge.output_nr
+def _key(t: Tensor, leaves: dict[int, str]) -> Key:
+    """A tensor's place in the graph: the node that made it, or the name of a parameter."""
+    node = t.grad_fn
+    return leaves.get(id(t), f"{id(t)}") if node is None else (node, t.output_nr)
 
 
-def _walk(start: Tensor, stops: Iterable[Key]) -> tuple[set[Node], Counter[Key]]:
-    """The nodes of the graph behind a tensor, and how often it meets the `stops`."""
+def _walk(
+    start: Tensor, roots: set[Key], leaves: dict[int, str]
+) -> tuple[set[Node], Counter[Key], list[str]]:
+    """The nodes behind a tensor, how often they meet roots and leaves, and a list of all that."""
     first = get_gradient_edge(start).node
-    seen, met, ahead = {first}, Counter[Key](), [first]
+    seen, met, ahead, story = {first}, Counter[Key](), [first], list[str]()
+    known, stops = {*leaves.values(), *roots}, dict[Node, Key]()
     while ahead:
-        for edge in ahead.pop().next_functions:
-            node = edge[0]
-            if node is not None and (node, edge[1]) in stops:
-                met[node, edge[1]] += 1
-            elif node is not None and node not in seen:
-                seen.add(node)
-                ahead.append(node)
-    return seen, met
+        node = ahead.pop()
+        story.append(node.name())
+        for child, number in node.next_functions:
+            if child is None:
+                continue
+            if child not in seen and (child, number) not in roots:
+                seen.add(child)
+                if child.next_functions or child.name() != _LEAF:
+                    ahead.append(child)
+                else:
+                    stops[child] = _key(child.variable, leaves)
+            key = stops.get(child, (child, number))
+            if key in known:
+                met[key] += 1
+                story.append(str(key) if child in stops else "root")
+    return seen, met, story
 
 
-def _as_call(use: Use, done: Pass, leaves: dict[Key, str], places: set[Node]) -> LayerCall:
+def _as_call(use: Use, done: Pass, leaves: dict[int, str], places: set[Node]) -> LayerCall:
     """The use of a shared tensor as the call of a layer, whose length is 0 if it is none."""
-    n = len(use.a)
-    if all(_key(q) in leaves for q in use.tensors.values()):
-        names = {own: leaves[_key(q)] for own, q in use.tensors.items()}
+    n, tensors = len(use.a), use.tensors
+    if all(id(q) in leaves for q in tensors.values()):
+        names = {own: leaves[id(q)] for own, q in tensors.items()}
         return LayerCall(use.rule, None, names, use.a, use.version, use.z, (n, n))
     for call in done.calls:  # positions, which are looked up once for all examples
-        if [call.z[:2]] == [_key(q) for q in use.tensors.values()] and call.rule is EMBEDDING:
+        if [call.z[:2]] == [_key(q, leaves) for q in tensors.values()] and call.rule is EMBEDDING:
             a = call.a[None].expand(n, *call.a.shape)
             return call._replace(a=a, version=a._version, z=use.z, lengths=(n, n))
-    found: set[str] = set()
-    for q in use.tensors.values():
-        seen, met = _walk(q, leaves) if _key(q) not in leaves else (set[Node](), [_key(q)])
-        n = 0 if seen & places else n
-        found |= {leaves[key] for key in met}
-    layer = Computed(use.rule, use.tensors, {name: done.parameters[name] for name in found})
+    found = {leaves[id(q)] for q in tensors.values() if id(q) in leaves}
+    for q in tensors.values():
+        if id(q) not in leaves:
+            seen, met, _ = _walk(q, set(), leaves)
+            n = 0 if seen & places else n
+            found |= {str(name) for name in met}
+    layer = Computed(use.rule, tensors, {name: done.parameters[name] for name in found})
     names = {name: name for name in sorted(found)}
     return LayerCall(THROUGH, layer, names, use.a, use.version, use.z, (n, n))

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from vademecum.gradients._layer_rules import COPY, LINEAR, TRANSPOSED, Rule
 from vademecum.gradients._layer_rules.products import put
 from vademecum.gradients._multihead_attention import attention
-from vademecum.models import largest_move, out_of_memory
+from vademecum.models import Moves, out_of_memory
 
 __all__ = ["THROUGH", "Computed", "SharedTensors", "Use"]
 
@@ -77,8 +77,9 @@ class SharedTensors(TorchFunctionMode):
         """Let functions be, within a layer that is recorded as such."""
         self._paused = True
 
-    def go_on(self, *_: Any) -> None:
-        """See functions again."""
+    def go_on(self, note: Callable[..., None], *call: Any) -> None:
+        """See functions again, after a note of the call that this does not see, either."""
+        handle_torch_function(note, (), *call)
         self._paused = False
 
     def __torch_function__(
@@ -175,7 +176,7 @@ class SharedTensors(TorchFunctionMode):
             if out_of_memory(error):
                 raise
             return z  # which then is no use that is known
-        return z if largest_move([(z, mapped)], {z.dtype}) else mapped
+        return z if Moves([(z, mapped)], {z.dtype}).largest else mapped
 
 
 class Computed(NamedTuple):

@@ -40,7 +40,7 @@ from vademecum.gradients._example_passes import (
 )
 from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
 from vademecum.gradients._recorded_pass import LayerCall, Pass
-from vademecum.gradients.network_function import Functional, functional
+from vademecum.gradients.network_function import Functional
 from vademecum.models import Loss, Output, count_examples, map_tensors
 
 __all__ = ["gradient_norms"]
@@ -100,7 +100,7 @@ def gradient_norms(
         each = partial(gradient_norms, model, loss=loss, memory=memory, frozen=frozen,
                        output=output)  # fmt: skip
         return over_batches(each, model, x, y, progress=progress)
-    f, y = functional(model, frozen=frozen, output=output), targets_of(y)
+    f, y = Functional(model, frozen=frozen, output=output), targets_of(y)
     loss = example_loss(y, loss)
     squares = torch.empty(count_examples(x, y), dtype=_wide(f.dtype), device=f.device)
     for here, done, b in passes(f, loss, x, y, memory, progress=progress):

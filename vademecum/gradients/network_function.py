@@ -16,7 +16,7 @@ $\theta$ has the dtype that holds them all, and each gets its own back. Nothing 
 """
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from vademecum.models import (
     chosen_output,
     evaluation,
     map_tensors,
+    named_modules,
     tensor_places,
     unwrapped,
 )
@@ -43,7 +44,6 @@ class Functional:
 
     Attributes:
         model: The module, which stays as it is.
-        theta: A copy of its parameters, as one vector.
         shapes: The shapes of the parameters by name.
 
     Example:
@@ -58,15 +58,13 @@ class Functional:
         model = unwrapped(model)
         _refuse_oddities(model)
         self.model, self._output = model, output
-        self.parameters = {
-            name: p
-            for name, p in model.named_parameters()
-            if p.is_floating_point() and (frozen or p.requires_grad)
-        }
-        names = {id(p): name for name, p in self.parameters.items()}
-        self._places = {
-            place: names[id(p)] for place, p in tensor_places(model, "parameters") if id(p) in names
-        }
+        self.parameters: dict[str, Tensor] = {}
+        names: dict[int, str] = {}
+        self._places: dict[str, str] = {}
+        for place, p in tensor_places(model, "parameters"):
+            if p.is_floating_point() and (frozen or p.requires_grad):
+                name = self._places[place] = names.setdefault(id(p), place)
+                self.parameters[name] = p
         self._aliases = aliases(model)
         self._buffers = [place for place, _ in tensor_places(model, "buffers")]
         self.shapes = {name: p.shape for name, p in self.parameters.items()}
@@ -76,7 +74,11 @@ class Functional:
         self._sizes = [shape.numel() for shape in self.shapes.values()]
         self._one_kind = len(set(dtypes)) == len(set(devices)) == 1
         self.size = sum(self._sizes)
-        self.theta = self.ravel({name: p.detach() for name, p in self.parameters.items()})
+
+    @cached_property
+    def theta(self) -> Float[Tensor, " P"]:
+        """A copy of the model's parameters, as one vector, of the time when it is first asked for."""
+        return self.ravel({name: p.detach() for name, p in self.parameters.items()})
 
     def __repr__(self) -> str:
         return f"Functional({type(self.model).__name__}, {self.size} parameters)"
@@ -161,16 +163,19 @@ def functional(model: nn.Module, *, frozen: bool = True, output: Output = None) 
         >>> gradient(f.theta, torch.tensor([[10.0, 100.0]]))
         tensor([ 10., 100.,   1.])
     """
-    return Functional(model, frozen=frozen, output=output)
+    f = Functional(model, frozen=frozen, output=output)
+    assert len(f.theta) == f.size  # a copy as of now
+    return f
 
 
 def _refuse_oddities(model: nn.Module) -> None:
-    for name, p in model.named_parameters():
+    for name, p in tensor_places(model, "parameters"):
         if p.is_complex():
             raise ValueError(f"parameters of model must be real, got {p.dtype} for {name}")
-    for name, module in model.named_modules():
+    for name, module in named_modules(model):
         if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
             continue
+        name = name[:-1]
         if module.max_norm is not None:
             raise ValueError(f"model must not renormalise its weights, got max_norm in {name!r}")
         if module.scale_grad_by_freq:  # then what autograd gives is no derivative

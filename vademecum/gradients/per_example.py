@@ -28,7 +28,7 @@ from vademecum.gradients._example_passes import (
     summed,
     targets_of,
 )
-from vademecum.gradients.network_function import functional
+from vademecum.gradients.network_function import Functional
 from vademecum.models import Loss, Output, count_examples, map_tensors
 
 __all__ = ["per_example_gradients"]
@@ -86,7 +86,7 @@ def per_example_gradients(
         each = partial(per_example_gradients, model, loss=loss, memory=memory, frozen=frozen,
                        output=output)  # fmt: skip
         return over_batches(each, model, x, y, progress=progress)
-    f, y = functional(model, frozen=frozen, output=output), targets_of(y)
+    f, y = Functional(model, frozen=frozen, output=output), targets_of(y)
     loss, n = example_loss(y, loss), count_examples(x, y)
     gradients = empty(n, f.size, dtype=f.dtype, device=f.device)
     for here, done, b in passes(f, loss, x, y, memory, progress=progress):

@@ -1,5 +1,6 @@
 """Any `nn.Module` as it is: evaluation mode, inputs, outputs, places of tensors, its graph."""
 
+from vademecum.models._modules import named_modules
 from vademecum.models.batches import batches, mean_over_batches
 from vademecum.models.failures import (
     SlowPathWarning,
@@ -8,8 +9,8 @@ from vademecum.models.failures import (
     warn_of_slow_path,
 )
 from vademecum.models.independence import (
+    Moves,
     insist_on_same_outputs,
-    largest_move,
     row_is_alone,
     rows_are_separate,
 )
@@ -41,14 +42,14 @@ __all__ = [
     # a model to begin with
     "mlp",
     # modes and tensors
-    "ModelState", "aliases", "call_with", "evaluation", "insist_on_place", "tensor_places",
-    "untouched", "unwrapped",
+    "ModelState", "aliases", "call_with", "evaluation", "insist_on_place", "named_modules",
+    "tensor_places", "untouched", "unwrapped",
     # inputs, outputs, losses
     "Loss", "Output", "batches", "call_arguments", "chosen_output", "count_examples", "described",
     "differentiable_output", "loss_for", "map_tensors", "mean_over_batches", "named_tensors",
     "refuse_nan", "replaced", "variable",
     # independence of examples
-    "Entangled", "insist_on_same_outputs", "largest_move", "refuse_batch_statistics",
+    "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",
     # graphs
     "Call", "Rows", "Size", "Trace", "Value",

@@ -8,7 +8,9 @@ another. Two signs of it, each up to rounding:
   way grows by $r_i$.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from torch.autograd.graph import GradientEdge
 
 from vademecum.models.inputs import Entangled
 
-__all__ = ["insist_on_same_outputs", "largest_move", "row_is_alone", "rows_are_separate"]
+__all__ = ["Moves", "insist_on_same_outputs", "row_is_alone", "rows_are_separate"]
 
 
 def insist_on_same_outputs(one: Tensor, other: Tensor, dtypes: Iterable[torch.dtype]) -> None:
@@ -27,46 +29,71 @@ def insist_on_same_outputs(one: Tensor, other: Tensor, dtypes: Iterable[torch.dt
         other: Those of the same examples among others.
         dtypes: The dtypes that the model computes in, of which the coarsest decides.
     """
-    gap = largest_move([(one, other)], dtypes)
-    if gap:
-        raise Entangled(
-            "model must treat examples independently in evaluation mode, but other examples, or"
-            f" another order, or chance moved an output by {gap:.3g}"
-        )
+    Moves([(one, other)], dtypes).insist_on_none()
 
 
-def largest_move(pairs: Sequence[tuple[Tensor, Tensor]], dtypes: Iterable[torch.dtype]) -> float:
-    """The largest difference between tensors that should be alike; zero up to rounding.
+class Moves:
+    """Differences between tensors that should be alike up to rounding.
+
+    They are computed at once and looked at when somebody asks, so that a GPU need not be waited for
+    in between. Pairs of one shape are taken together.
 
     Args:
         pairs: What was computed for some examples, and for the same examples among others.
         dtypes: The dtypes that the model computes in, of which the coarsest decides.
     """
-    pairs = [(one.detach(), other.detach()) for one, other in pairs if one.numel()]
-    exact = [pair for pair in pairs if not pair[0].is_floating_point()]
-    pairs = [pair for pair in pairs if pair[0].is_floating_point()]
-    if not all(one.shape == other.shape for one, other in pairs) or not all(
-        torch.equal(*pair) for pair in exact
-    ):
-        return float("inf")
-    if not pairs:
-        return 0.0
-    kinds = {torch.float32, *dtypes, *(t.dtype for pair in pairs for t in pair)}
-    root = max(_rounding(kind, pairs[0][0].device) for kind in kinds) ** 0.5
-    gap = 0.0
-    for count in (_plainly, _carefully):
-        gaps, sizes = torch.stack([count(*pair) for pair in pairs]).T
+
+    def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]], dtypes: Iterable[torch.dtype]):
+        pairs = [(one.detach(), other.detach()) for one, other in pairs if one.numel()]
+        kinds = {torch.float32, *dtypes}
+        groups: dict[Any, list[tuple[Tensor, Tensor]]] = {}
+        for one, other in pairs:
+            kind = one.shape, other.shape, one.dtype, other.dtype
+            groups.setdefault(kind, []).append((one, other))
+        kinds |= {kind for group in groups for kind in group[2:] if kind.is_floating_point}
+        self._alike = all(group[0] == group[1] for group in groups)
+        self._pairs = [
+            tuple(t[0][None] if len(t) == 1 else torch.stack(t) for t in zip(*each, strict=True))
+            for each in groups.values()
+        ]
+        if self._pairs and self._alike:
+            device = pairs[0][0].device
+            self._root = max(_rounding(kind, device) for kind in kinds) ** 0.5
+            self._beyond = self._count(_plainly)
+
+    def _count(self, count: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """The differences that are beyond rounding, and else zero."""
+        gaps, sizes = torch.cat([count(*pair) for pair in self._pairs], 1)
         # Entries that cancel leave the rounding errors of others that are large.
-        within = gaps <= root * (sizes + root**0.5 * sizes.max().clamp(min=1))
-        if bool(within.all()):
+        within = gaps <= self._root * (sizes + self._root**0.5 * sizes.max().clamp(min=1))
+        return gaps.masked_fill(within, 0)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest difference; zero up to rounding."""
+        if not self._alike:
+            return float("inf")
+        if not self._pairs or not bool(self._beyond.any()):  # NaN counts
             return 0.0
-        gap = float(gaps[~within].max())
-    return gap
+        return float(self._count(_carefully).max())
+
+    def insist_on_none(self) -> None:
+        """Refuse a model whose outputs these are, if they differ."""
+        if self.largest:
+            raise Entangled(
+                "model must treat examples independently in evaluation mode, but other examples, or"
+                f" another order, or chance moved an output by {self.largest:.3g}"
+            )
 
 
 def _plainly(one: Tensor, other: Tensor) -> Tensor:
-    """The largest difference, and the largest entry."""
-    return torch.stack([(one - other).abs().max(), one.abs().max()]).double()
+    """The largest differences and the largest entries, (2, m) for m pairs."""
+    if not one.is_floating_point():
+        differ = (one != other).reshape(len(one), -1).any(1)
+        gaps = torch.zeros_like(differ, dtype=torch.float64).masked_fill(differ, float("inf"))
+        return torch.stack([gaps, torch.zeros_like(gaps)])
+    one, gaps = (t.abs().reshape(len(t), -1) for t in (one, one - other))
+    return torch.stack([gaps.amax(1), one.amax(1)]).double()
 
 
 def _carefully(one: Tensor, other: Tensor) -> Tensor:
@@ -107,10 +134,11 @@ def row_is_alone(
     """Whether no other row of the variables matters for the output of one example."""
     u = torch.zeros_like(output)
     u[row] = (1 + torch.arange(u[row].numel(), device=u.device)).cos().reshape(u[row].shape)
-    off = []
-    for b in torch.autograd.grad(output, variables, u, retain_graph=True, allow_unused=True):
-        if b is not None:
-            sizes = b.abs().reshape(len(b), -1).amax(1)
-            limit = torch.finfo(b.dtype).eps ** 0.5 * sizes[row]
-            off.append(torch.cat([sizes[:row], sizes[row + 1 :]]).max() > limit)
-    return not off or not bool(torch.stack(off).any())
+    found = torch.autograd.grad(output, variables, u, retain_graph=True, allow_unused=True)
+    found = [b.reshape(len(b), -1) for b in found if b is not None]
+    if len(u) == 1 or not found:
+        return True
+    sizes = torch.stack([torch.linalg.vector_norm(b, torch.inf, 1).double() for b in found])
+    limits = sizes.new_tensor([torch.finfo(b.dtype).eps ** 0.5 for b in found]) * sizes[:, row]
+    others = torch.cat([sizes[:, :row], sizes[:, row + 1 :]], 1)
+    return not bool((others > limits[:, None]).any())

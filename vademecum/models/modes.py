@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.weight_norm import WeightNorm
 from torch.overrides import TorchFunctionMode
 
+from vademecum.models._modules import named_modules
 from vademecum.models.inputs import Entangled
 
 __all__ = ["INTERNAL", "evaluation", "refuse_batch_statistics", "untouched"]
@@ -40,7 +41,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
     Random numbers are the same each time, and torch's generators are where they were afterwards.
     """
-    modules = list(model.modules())
+    modules = [module for _, module in named_modules(model)]
     with untouched(modules), _PLAIN_ATTENTION, ExitStack() as stack:
         for context in _plain_kernels(modules):
             stack.enter_context(context)
@@ -167,9 +168,9 @@ class _PlainWeightNorm(TorchFunctionMode):
 
 def refuse_batch_statistics(model: nn.Module) -> None:
     """Refuse batch normalisation by the statistics of the batch itself, which ties its examples."""
-    for name, module in model.named_modules():
+    for name, module in named_modules(model):
         if isinstance(module, _BATCH_NORMS) and module.running_mean is None:
             raise Entangled(
                 "model must treat examples independently in evaluation mode, but"
-                f" {type(module).__name__} {name!r} has no running statistics"
+                f" {type(module).__name__} {name[:-1]!r} has no running statistics"
             )

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from vademecum.models._modules import named_modules
 from vademecum.models.inputs import map_tensors, named_tensors
 from vademecum.models.modes import INTERNAL, evaluation
 
 __all__ = ["ModelState", "aliases", "call_with", "insist_on_place", "tensor_places", "unwrapped"]
 
 Aliases = list[tuple[nn.Module, str]]
+_HOLDERS = (Tensor, list, tuple, dict)
 
 
 def tensor_places(
@@ -27,10 +29,11 @@ def tensor_places(
     So a call with other tensors can name them all itself: torch's own treatment of ties does not
     give a module back that has two names.
     """
-    for prefix, module in model.named_modules():
-        named = getattr(module, f"named_{kind}")
-        for name, tensor in named(recurse=False, remove_duplicate=False):
-            yield (f"{prefix}.{name}" if prefix else name), tensor
+    for prefix, module in named_modules(model):
+        own = module._parameters if kind == "parameters" else module._buffers
+        for name, tensor in own.items():
+            if tensor is not None:
+                yield f"{prefix}{name}", tensor
 
 
 def aliases(model: nn.Module) -> Aliases:
@@ -44,15 +47,17 @@ def aliases(model: nn.Module) -> Aliases:
         >>> aliases(model)
         [(Linear(in_features=2, out_features=1, bias=True), 'all')]
     """
-    own = set(map(id, model.parameters()))
-    kinds = (nn.Parameter, list, tuple, dict)
+    found = [
+        (module, key, value)
+        for _, module in named_modules(model)
+        for key, value in vars(module).items()
+        if key not in INTERNAL and isinstance(value, _HOLDERS)
+    ]
+    own = {id(p) for _, p in tensor_places(model, "parameters")} if found else set[int]()
     return [
         (module, key)
-        for module in model.modules()
-        for key, value in vars(module).items()
-        if key not in INTERNAL
-        and isinstance(value, kinds)
-        and any(id(t) in own for _, t in named_tensors(value))
+        for module, key, value in found
+        if any(id(t) in own for _, t in named_tensors(value))
     ]
 
 
@@ -95,7 +100,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)
-    for kind in set(map(type, model.modules())):
+    for kind in {type(module) for _, module in named_modules(model)}:
         if issubclass(kind, torch.jit.ScriptModule):
             raise ValueError(
                 f"model must not be scripted or traced by torch.jit, got {kind.__name__}"
@@ -104,9 +109,10 @@ def unwrapped(model: nn.Module) -> nn.Module:
             raise ValueError(
                 f"model must compute in floating point, got a quantised {kind.__name__}"
             )
-    for name, p in [*model.named_parameters(), *model.named_buffers()]:
-        if isinstance(p, nn.UninitializedParameter | nn.UninitializedBuffer):
-            raise ValueError(f"model must be initialised, and {name} is not: call it once")
+    for kind in ("parameters", "buffers"):
+        for name, p in tensor_places(model, kind):
+            if isinstance(p, nn.UninitializedParameter | nn.UninitializedBuffer):
+                raise ValueError(f"model must be initialised, and {name} is not: call it once")
     return model
 
 
