@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from vademecum.gradients._layer_rules import EMBEDDING
+from vademecum.gradients._layer_rules import COPY, EMBEDDING
 from vademecum.gradients._recorded_pass import (
     Layer,
     Pass,
@@ -54,7 +54,7 @@ __all__ = ["Plan", "portions_of", "record", "study"]
 _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
 _MANY = 32  # examples at a time, up to which they pay for large ones, too
 _APART: WeakKeyDictionary[nn.Module, set[int]] = WeakKeyDictionary()  # graphs that keep rows apart
-_WEIGHED: WeakKeyDictionary[nn.Module, dict[Any, tuple[bool, int]]] = WeakKeyDictionary()
+_STUDIED: "WeakKeyDictionary[nn.Module, dict[Any, Plan]]" = WeakKeyDictionary()
 
 
 class Footprint(NamedTuple):
@@ -63,6 +63,7 @@ class Footprint(NamedTuple):
     output: Tensor
     calls: list[Any]
     inputs: list[Tensor]
+    uses: list[Any]  # of shared tensors
 
 
 class Plan(NamedTuple):
@@ -75,6 +76,13 @@ class Plan(NamedTuple):
     shape: torch.Size
     rows: list[int]  # examples that are known from a pass of few
     few: Footprint
+    uses: list[Any]  # of shared tensors
+    known: bool = False  # from earlier
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether shared tensors meet examples in other ways than as copies for all."""
+        return any(rule is not COPY.gradient for rule, *_ in self.uses)
 
     def step(self, device: torch.device) -> int:
         """How many examples to take at a time, for speed."""
@@ -150,17 +158,14 @@ def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
 
 
 def _as_before(f: Functional, x: Any, rows: list[int]) -> Plan | None:
-    """The plan for inputs of shapes, and with a graph, that are known."""
-    shared, saved = _WEIGHED.get(f.model, {}).get(_kind(f, x), (False, 0))
-    if not saved:
+    """The plan for inputs of shapes that are known, if all goes as it went then."""
+    plan = _STUDIED.get(f.model, {}).get(_kind(f, x))
+    if plan is None:
         return None
     layers = layers_of(f)
-    done = run(f, layers, x, shared=shared)
-    found = covered(done)
-    if found is None or found.structure not in _APART[f.model] or shared is not bool(done.uses):
-        return None
-    shape = differentiable_output(done.output, len(rows)).shape[1:]
-    return Plan(layers, True, shared, saved, shape, rows, _footprint(done))
+    few = _footprint(run(f, layers, x, shared=plan.by_hand))
+    shape = differentiable_output(few.output, len(rows), graph=False).shape[1:]
+    return plan._replace(layers=layers, shape=shape, rows=rows, few=few, known=True)
 
 
 def _kind(f: Functional, x: Any) -> Any:
@@ -174,8 +179,9 @@ def _anew(f: Functional, x: Any, rows: list[int], wrt: Literal["theta", "x"]) ->
     plan = _studied(f, layers, x, rows, wrt, shared=shared)
     if not plan.covered and wrt == "theta" and not shared:
         plan = _studied(f, layers, x, rows, wrt, shared=True)
-    if plan.covered:
-        _WEIGHED.setdefault(f.model, {})[_kind(f, x)] = plan.shared, plan.saved
+    if plan.covered:  # without what would keep the model alive
+        kept = plan._replace(layers=[], few=Footprint(torch.empty(0), [], [], []))
+        _STUDIED.setdefault(f.model, {})[_kind(f, x)] = kept
     return plan
 
 
@@ -185,8 +191,8 @@ def _studied(
     done, saved = _weighed(f, layers, x, wrt, shared=shared)
     shape, saved = differentiable_output(done.output, len(rows)).shape[1:], saved // len(rows)
     found = covered(done) if wrt == "theta" else None
-    apart = found is not None and _is_apart(f, found, 1)
-    return Plan(layers, apart, bool(done.uses), max(saved, 1), shape, rows, _footprint(done))
+    apart, few = found is not None and _is_apart(f, found, 1), _footprint(done)
+    return Plan(layers, apart, bool(few.uses), max(saved, 1), shape, rows, few, few.uses)
 
 
 def _is_apart(f: Functional, done: Pass, row: int) -> bool:
@@ -200,14 +206,15 @@ def _is_apart(f: Functional, done: Pass, row: int) -> bool:
 
 
 def _footprint(done: Pass, used: set[Any] | None = None) -> Footprint:
-    """What to compare of a pass: all calls, or inputs of none for those that are not `used`."""
+    """What to compare of a pass: all inputs, or none for calls that are not `used`."""
+    uses = [(use.rule.gradient, *use.tensors) for use in done.uses]
+    by_hand = [use for use in done.uses if use.rule is not COPY]
     calls = [(call.rule.gradient, *call.names.items()) for call in done.calls]
-    calls += [(use.rule.gradient, *use.tensors) for use in done.uses]
     inputs = [
         call.a.detach() if used is None or call.z.node in used else call.a.new_empty(0)
-        for call in (*done.calls, *done.uses)
+        for call in (*done.calls, *by_hand)
     ]
-    return Footprint(done.output.detach(), calls, inputs)
+    return Footprint(done.output.detach(), calls, inputs, uses)
 
 
 def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
@@ -222,7 +229,7 @@ def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
     if found is None:
         return plan._replace(covered=False)
     mark = _footprint(done, {call.z.node for call in found.calls})
-    if mark.calls != plan.few.calls:
+    if mark.calls != plan.few.calls or mark.uses != plan.uses:
         return plan._replace(covered=False)
     return plan._replace(covered=not _moves(f, mark, 0, plan.few, 2).largest)
 
@@ -257,15 +264,16 @@ def record(
     rows, few = plan.rows, plan.few
     if not any(here.start <= row < here.stop for row in rows):
         rows = [here.start, here.stop - 1][1 - plan.shared :]
-        few = _footprint(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.shared))
+        few = _footprint(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.by_hand))
     there = max(i for i, row in enumerate(rows) if here.start <= row < here.stop)
     row = rows[there] - here.start
     done = covered(all_)
     if done is None or not _is_apart(f, done, row):
-        return None
+        return _doubted(f, plan, x)
     mark = _footprint(all_, {call.z.node for call in done.calls})
-    if plan.shared and mark.calls != few.calls:  # some length is by chance that of n
-        return None
+    # Some length may by chance be that of n.
+    if plan.shared and (mark.calls != few.calls or mark.uses != plan.uses):
+        return _doubted(f, plan, x)
     output = differentiable_output(done.output, n)
     outputs = Moves([(output[row], few.output[there])], _dtypes(f))
     inputs = _moves(f, mark, row, few, there)
@@ -275,6 +283,13 @@ def record(
         return not inputs.largest
 
     return done, same
+
+
+def _doubted(f: Functional, plan: Plan, x: Any) -> None:
+    """Have a network studied anew that does not go as it went before: it may be refused."""
+    if plan.known:
+        _STUDIED.pop(f.model, None)
+        study(f, x)
 
 
 def _weighed(
