@@ -19,6 +19,7 @@ where the terms of $\sum_t$ cancel, a norm may be off by the root of the machine
 what it would be if they did not.
 """
 
+from collections.abc import Iterator
 from functools import partial, reduce
 from math import prod
 from operator import itemgetter
@@ -46,6 +47,7 @@ from vademecum.models import Loss, Output, count_examples, map_tensors
 __all__ = ["gradient_norms"]
 
 _PORTION = 2**26  # bytes of gradients at a time
+_TOGETHER = 2**28  # bytes of what went in and came back, for layers that are taken together
 
 
 def gradient_norms(
@@ -130,15 +132,16 @@ def _by_layers(f: Functional, done: Pass, found: list[Tensor | None]) -> Tensor:
                 a = call.a.detach()
                 a = a.to(wide) if a.is_floating_point() else a
                 uses.setdefault(name, []).append(_Use(call, own, a, b.to(wide)))
-    total = torch.zeros(len(done.output), dtype=wide, device=f.device)
-    for name, each in uses.items():
-        shape = f.shapes[name]
+    n = len(done.output)
+    total = torch.zeros(n, dtype=wide, device=f.device)
+    for shape, each in _taken_together(f, uses):
         times = sum(prod(use.b.shape[use.call.rule.times]) for use in each)
         factors = all(use.own == "weight" and use.call.rule.factors for use in each)
         if factors and gram_is_smaller(times, shape.numel()):
-            total += squared_norm([use.factors() for use in each])
+            squares = squared_norm([use.factors() for use in each])
         else:
-            total += _formed(each, shape, total)
+            squares = _formed(each, shape, total.new_empty(each[0].b.shape[1]))
+        total += squares.view(-1, n).sum(0)
     return total
 
 
@@ -153,6 +156,33 @@ class _Use(NamedTuple):
     def factors(self) -> Any:
         assert self.call.rule.factors
         return self.call.rule.factors(self.call.layer, self.a, self.b)
+
+    def kind(self) -> Any:
+        """What uses agree in that can be taken together, if they can."""
+        rule, settings = self.call.rule, self.call.rule.settings
+        if settings is None or self.a.device.type == "cpu":  # where it would not pay
+            return None
+        more = (getattr(self.call.layer, name) for name in settings)
+        return rule.gradient, self.own, self.a.shape, self.b.shape, *more
+
+
+def _taken_together(
+    f: Functional, uses: dict[str, list[_Use]]
+) -> Iterator[tuple[torch.Size, list[_Use]]]:
+    """The uses of each parameter; those of several as if they were one with more examples."""
+    groups: dict[Any, list[list[_Use]]] = {}
+    for name, each in uses.items():
+        kind = each[0].kind() if len(each) == 1 else None
+        groups.setdefault((f.shapes[name], kind or name), []).append(each)
+    for (shape, _), group in groups.items():
+        size = sum(t.numel() * t.element_size() for t in group[0][0][2:])
+        for here in portions(len(group), each=size, memory=_TOGETHER):
+            first, *others = group[here]
+            if others:
+                alike = [use for (use,) in group[here]]
+                a = first[0].a if first[0].own == "bias" else torch.cat([use.a for use in alike])
+                first = [first[0]._replace(a=a, b=torch.cat([use.b for use in alike], 1))]
+            yield shape, first
 
 
 def _formed(uses: list[_Use], shape: torch.Size, like: Tensor) -> Tensor:

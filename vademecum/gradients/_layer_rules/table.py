@@ -16,17 +16,19 @@ class Rule(NamedTuple):
 
     `gradient(layer, a, b, out, add=...)` fills, or adds to, the tensors `(n, g, *shape)`;
     `factors(layer, a, b)` are those whose products add up to the gradient in the weight, over as
-    many `times` as the axes of `b` say.
+    many `times` as the axes of `b` say. Of the layer they ask for `settings` alone, if these are
+    given: layers that agree in them can be taken together.
     """
 
     gradient: Callable[..., None]
     factors: Callable[..., gram.Factors] | None = None
     times: slice = slice(2, -1)
+    settings: tuple[str, ...] | None = None
 
 
-LINEAR = Rule(products.linear, gram.of_linear)
+LINEAR = Rule(products.linear, gram.of_linear, settings=())
 """z = W a + c."""
-TRANSPOSED = Rule(products.transposed, gram.of_transposed)
+TRANSPOSED = Rule(products.transposed, gram.of_transposed, settings=())
 """z = W^T a + c."""
 EMBEDDING = Rule(products.embedding, gram.of_embedding)
 """z = W[a]."""
@@ -41,8 +43,8 @@ _RULES: dict[type, Rule] = {
         (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), Rule(normalisation.batch_norm)
     ),
     nn.GroupNorm: Rule(normalisation.group_norm),
-    nn.LayerNorm: Rule(normalisation.layer_norm),
-    nn.RMSNorm: Rule(normalisation.rms_norm),
+    nn.LayerNorm: Rule(normalisation.layer_norm, settings=("normalized_shape", "eps")),
+    nn.RMSNorm: Rule(normalisation.rms_norm, settings=("normalized_shape", "eps")),
 }
 _FOREIGN = {("transformers.pytorch_utils", "Conv1D"): TRANSPOSED}  # where these are imported
 
