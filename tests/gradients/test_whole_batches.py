@@ -1,5 +1,8 @@
 """Models that look at the whole batch, at times or in hiding: right by example, or refused."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -90,6 +93,56 @@ def test_each_example_goes_by_itself(name):
         norms = gradient_norms(net, x, y, loss=F.cross_entropy)
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(norms, wanted.norm(dim=1))
+
+
+def clamped(h, x):
+    """The same operations for every batch."""
+    return h / x.abs().max().clamp(min=10)
+
+
+@pytest.mark.parametrize("portion", [2**24, 200])
+@pytest.mark.parametrize("instrument", [per_example_gradients, gradient_norms])
+def test_what_went_well_is_examined_again(instrument, portion, monkeypatch):
+    monkeypatch.setattr("vademecum.gradients._independent_rows._PORTION", {"cpu": portion})
+    monkeypatch.setattr("vademecum.gradients._independent_rows._MANY", 2)
+    net = Batch(clamped).double()
+    for _ in range(2):
+        instrument(net, *data(), loss=F.cross_entropy)
+    with pytest.raises(ValueError, match=r"model must .* in evaluation mode"):
+        instrument(net, *data(outlier=True), loss=F.cross_entropy)
+
+
+def test_a_gate_that_opens_later():
+    """As long as it is shut, nothing comes back from one example to another."""
+    gate = nn.Parameter(torch.zeros((), dtype=torch.float64), requires_grad=False)
+    net, (x, y) = Batch(lambda h, x: h + gate * h.mean(0)).double(), data()
+    for _ in range(2):
+        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+        torch.testing.assert_close(found, loop(net, x, y))
+    gate.fill_(0.1)
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        per_example_gradients(net, x, y, loss=F.cross_entropy)
+
+
+def test_another_way_is_studied_anew():
+    """A model that was easy, and is now one that no rules cover or that mixes its examples."""
+    net, (x, y) = Batch(lambda h, x: h).double(), data()
+    per_example_gradients(net, x, y, loss=F.cross_entropy)
+    net.by_hand = True
+    found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+    torch.testing.assert_close(found, loop(net, x, y))
+    net.between = centred
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        per_example_gradients(net, x, y, loss=F.cross_entropy)
+
+
+def test_nothing_keeps_a_model_alive():
+    net, (x, y) = nn.Linear(D, 3).double(), data()
+    gradient_norms(net, x, y, loss=F.cross_entropy)
+    seen = weakref.ref(net)
+    del net
+    gc.collect()
+    assert seen() is None
 
 
 @pytest.mark.parametrize("wrt", ["theta", "x"])

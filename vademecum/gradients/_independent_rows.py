@@ -23,17 +23,18 @@ from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from vademecum.gradients._layer_rules import COPY, EMBEDDING
-from vademecum.gradients._recorded_pass import (
-    Layer,
-    Pass,
-    covered,
-    layers_of,
-    rows_of,
-    run,
+from vademecum.gradients._footprints import (
+    Footprint,
+    dtypes_of,
+    footprint,
+    moves,
+    run_inputs,
+    weighed,
 )
+from vademecum.gradients._layer_rules import COPY, EMBEDDING
+from vademecum.gradients._recorded_pass import Layer, Pass, covered, layers_of, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Entangled,
@@ -55,15 +56,6 @@ _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions 
 _MANY = 32  # examples at a time, up to which they pay for large ones, too
 _APART: WeakKeyDictionary[nn.Module, set[int]] = WeakKeyDictionary()  # graphs that keep rows apart
 _STUDIED: "WeakKeyDictionary[nn.Module, dict[Any, Plan]]" = WeakKeyDictionary()
-
-
-class Footprint(NamedTuple):
-    """What a pass leaves to be compared: its output, and what was called with which input."""
-
-    output: Tensor
-    calls: list[Any]
-    inputs: list[Tensor]
-    uses: list[Any]  # of shared tensors
 
 
 class Plan(NamedTuple):
@@ -148,7 +140,7 @@ def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
     if not plan.covered or n <= len(rows):  # or else the full pass tells
         plan = _in_other_company(f, plan, map_tensors(x, itemgetter(rows[:0:-1])), wrt)
     if not plan.covered:
-        done = _run_inputs(f, three)
+        done = run_inputs(f, three)
         if done.parameters and not rows_are_separate(done.output, list(done.parameters.values())):
             raise Entangled(
                 "model must treat examples independently in evaluation mode, but outputs have"
@@ -163,7 +155,7 @@ def _as_before(f: Functional, x: Any, rows: list[int]) -> Plan | None:
     if plan is None:
         return None
     layers = layers_of(f)
-    few = _footprint(run(f, layers, x, shared=plan.by_hand))
+    few = footprint(run(f, layers, x, shared=plan.by_hand))
     shape = differentiable_output(few.output, len(rows), graph=False).shape[1:]
     return plan._replace(layers=layers, shape=shape, rows=rows, few=few, known=True)
 
@@ -188,10 +180,10 @@ def _anew(f: Functional, x: Any, rows: list[int], wrt: Literal["theta", "x"]) ->
 def _studied(
     f: Functional, layers: list[Layer], x: Any, rows: list[int], wrt: str, *, shared: bool
 ) -> Plan:
-    done, saved = _weighed(f, layers, x, wrt, shared=shared)
+    done, saved = weighed(f, layers, x, wrt, shared=shared)
     shape, saved = differentiable_output(done.output, len(rows)).shape[1:], saved // len(rows)
     found = covered(done) if wrt == "theta" else None
-    apart, few = found is not None and _is_apart(f, found, 1), _footprint(done)
+    apart, few = found is not None and _is_apart(f, found, 1), footprint(done)
     return Plan(layers, apart, bool(few.uses), max(saved, 1), shape, rows, few, few.uses)
 
 
@@ -205,47 +197,21 @@ def _is_apart(f: Functional, done: Pass, row: int) -> bool:
     return True
 
 
-def _footprint(done: Pass, used: set[Any] | None = None) -> Footprint:
-    """What to compare of a pass: all inputs, or none for calls that are not `used`."""
-    uses = [(use.rule.gradient, *use.tensors) for use in done.uses]
-    by_hand = [use for use in done.uses if use.rule is not COPY]
-    calls = [(call.rule.gradient, *call.names.items()) for call in done.calls]
-    inputs = [
-        call.a.detach() if used is None or call.z.node in used else call.a.new_empty(0)
-        for call in (*done.calls, *by_hand)
-    ]
-    return Footprint(done.output.detach(), calls, inputs, uses)
-
-
 def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
     """Compare with the last two examples by themselves, in another order."""
     shared = plan.shared and plan.covered
-    done = run(f, plan.layers, two, shared=shared) if wrt == "theta" else _run_inputs(f, two)
+    done = run(f, plan.layers, two, shared=shared) if wrt == "theta" else run_inputs(f, two)
     output = differentiable_output(done.output, 2)
-    insist_on_same_outputs(output, plan.few.output[1:].flip(0), _dtypes(f))
+    insist_on_same_outputs(output, plan.few.output[1:].flip(0), dtypes_of(f))
     if not plan.covered:
         return plan
     found = covered(done)
     if found is None:
         return plan._replace(covered=False)
-    mark = _footprint(done, {call.z.node for call in found.calls})
+    mark = footprint(done, {call.z.node for call in found.calls})
     if mark.calls != plan.few.calls or mark.uses != plan.uses:
         return plan._replace(covered=False)
-    return plan._replace(covered=not _moves(f, mark, 0, plan.few, 2).largest)
-
-
-def _dtypes(f: Functional) -> set[torch.dtype]:
-    return {p.dtype for p in f.parameters.values()}
-
-
-def _moves(f: Functional, one: Footprint, here: int, other: Footprint, there: int) -> Moves:
-    """How much inputs of layers differ in a row of two passes, as far as these compare.
-
-    They do not where a model goes another way, or leaves out padding that no example needs.
-    """
-    inputs = zip(one.inputs, other.inputs, strict=True) if one.calls == other.calls else ()
-    pairs = [(a[here], b[there]) for a, b in inputs if a.shape[1:] == b.shape[1:] and len(a)]
-    return Moves(pairs, _dtypes(f))
+    return plan._replace(covered=not moves(f, mark, 0, plan.few, 2).largest)
 
 
 def record(
@@ -264,19 +230,19 @@ def record(
     rows, few = plan.rows, plan.few
     if not any(here.start <= row < here.stop for row in rows):
         rows = [here.start, here.stop - 1][1 - plan.shared :]
-        few = _footprint(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.by_hand))
+        few = footprint(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.by_hand))
     there = max(i for i, row in enumerate(rows) if here.start <= row < here.stop)
     row = rows[there] - here.start
     done = covered(all_)
     if done is None or not _is_apart(f, done, row):
         return _doubted(f, plan, x)
-    mark = _footprint(all_, {call.z.node for call in done.calls})
+    mark = footprint(all_, {call.z.node for call in done.calls})
     # Some length may by chance be that of n.
     if plan.shared and (mark.calls != few.calls or mark.uses != plan.uses):
         return _doubted(f, plan, x)
     output = differentiable_output(done.output, n)
-    outputs = Moves([(output[row], few.output[there])], _dtypes(f))
-    inputs = _moves(f, mark, row, few, there)
+    outputs = Moves([(output[row], few.output[there])], dtypes_of(f))
+    inputs = moves(f, mark, row, few, there)
 
     def same() -> bool:
         outputs.insist_on_none()
@@ -290,35 +256,3 @@ def _doubted(f: Functional, plan: Plan, x: Any) -> None:
     if plan.known:
         _STUDIED.pop(f.model, None)
         study(f, x)
-
-
-def _weighed(
-    f: Functional, layers: list[Layer], x: Any, wrt: str, *, shared: bool
-) -> tuple[Pass, int]:
-    """A pass, and the bytes that autograd keeps for going back, without those of parameters."""
-    kept: dict[int, int] = {}
-
-    def weigh(t: Tensor) -> Tensor:
-        place = t.untyped_storage().data_ptr()
-        kept[place] = max(kept.get(place, 0), t.numel() * t.element_size())
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(weigh, lambda t: t):
-        done = run(f, layers, x, shared=shared) if wrt == "theta" else _run_inputs(f, x)
-    own = {p.untyped_storage().data_ptr() for p in f.parameters.values()}
-    return done, sum(size for place, size in kept.items() if place not in own)
-
-
-def _run_inputs(f: Functional, x: Any) -> Pass:
-    """A pass with the floating-point inputs as parameters, or with none if they do not matter."""
-    leaves: dict[str, Tensor] = {}
-
-    def leaf(t: Tensor) -> Tensor:
-        if t.is_floating_point():
-            t = leaves[str(len(leaves))] = t.detach().clone().requires_grad_()
-        return t
-
-    with torch.enable_grad():
-        result = f(f.theta, map_tensors(x, leaf))
-        output = rows_of(result, x)
-    return Pass(leaves if output.requires_grad else {}, result, output, [], [])

@@ -11,7 +11,6 @@ their rows.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,7 +30,6 @@ from vademecum.models import (
     named_modules,
     named_tensors,
     rows_are_separate,
-    tensor_places,
     warn_of_slow_path,
 )
 
@@ -109,8 +107,8 @@ def run(f: Functional, layers: list[Layer], x: Any, *, shared: bool = False) -> 
             place, lengths = GradientEdge(z.grad_fn, z.output_nr), (len(a), len(z) if z.ndim else 0)
             calls.append(LayerCall(rule, module, names, a, a._version, place, lengths))
 
-    own = [p for _, p in tensor_places(f.model, "parameters")] if shared else []
-    tensors = SharedTensors(count_examples(x) if shared else 0, [*parameters.values(), *own])
+    known = [*parameters.values(), *f.all_parameters] if shared else []
+    tensors = SharedTensors(count_examples(x) if shared else 0, known)
     with ExitStack() as stack, torch.enable_grad():
         for module, rule, names in layers:
             if rule is None:

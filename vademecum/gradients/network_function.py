@@ -44,6 +44,8 @@ class Functional:
 
     Attributes:
         model: The module, which stays as it is.
+        parameters: Those of its parameters that count, by name.
+        all_parameters: Those that do not count, as well.
         shapes: The shapes of the parameters by name.
 
     Example:
@@ -61,7 +63,11 @@ class Functional:
         self.parameters: dict[str, Tensor] = {}
         names: dict[int, str] = {}
         self._places: dict[str, str] = {}
+        self.all_parameters: list[Tensor] = []
         for place, p in tensor_places(model, "parameters"):
+            if p.is_complex():
+                raise ValueError(f"parameters of model must be real, got {p.dtype} for {place}")
+            self.all_parameters.append(p)
             if p.is_floating_point() and (frozen or p.requires_grad):
                 name = self._places[place] = names.setdefault(id(p), place)
                 self.parameters[name] = p
@@ -77,7 +83,7 @@ class Functional:
 
     @cached_property
     def theta(self) -> Float[Tensor, " P"]:
-        """A copy of the model's parameters, as one vector, of the time when it is first asked for."""
+        """A copy of the parameters as one vector, from when it is first asked for."""
         return self.ravel({name: p.detach() for name, p in self.parameters.items()})
 
     def __repr__(self) -> str:
@@ -169,13 +175,10 @@ def functional(model: nn.Module, *, frozen: bool = True, output: Output = None) 
 
 
 def _refuse_oddities(model: nn.Module) -> None:
-    for name, p in tensor_places(model, "parameters"):
-        if p.is_complex():
-            raise ValueError(f"parameters of model must be real, got {p.dtype} for {name}")
-    for name, module in named_modules(model):
+    for prefix, module in named_modules(model):
         if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
             continue
-        name = name[:-1]
+        name = prefix[:-1]
         if module.max_norm is not None:
             raise ValueError(f"model must not renormalise its weights, got max_norm in {name!r}")
         if module.scale_grad_by_freq:  # then what autograd gives is no derivative

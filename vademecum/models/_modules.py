@@ -8,7 +8,7 @@ __all__ = ["named_modules"]
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """What `nn.Module.named_modules` gives, in its order, with a dot after every name but the first.
+    """What `nn.Module.named_modules` gives, in its order, with a dot after each name but the first.
 
     Example:
         >>> [name for name, _ in named_modules(nn.Sequential(nn.Linear(1, 1), nn.ReLU()))]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from vademecum.models._modules import named_modules
 from vademecum.models.inputs import map_tensors, named_tensors
@@ -100,7 +101,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)
-    for kind in {type(module) for _, module in named_modules(model)}:
+    for prefix, module in named_modules(model):
+        kind = type(module)
         if issubclass(kind, torch.jit.ScriptModule):
             raise ValueError(
                 f"model must not be scripted or traced by torch.jit, got {kind.__name__}"
@@ -109,10 +111,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
             raise ValueError(
                 f"model must compute in floating point, got a quantised {kind.__name__}"
             )
-    for kind in ("parameters", "buffers"):
-        for name, p in tensor_places(model, kind):
-            if isinstance(p, nn.UninitializedParameter | nn.UninitializedBuffer):
-                raise ValueError(f"model must be initialised, and {name} is not: call it once")
+        for name, p in (*module._parameters.items(), *module._buffers.items()):
+            if is_lazy(p):
+                raise ValueError(
+                    f"model must be initialised, and {prefix}{name} is not: call it once"
+                )
     return model
 
 

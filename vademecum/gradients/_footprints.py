@@ -1,0 +1,84 @@
+"""What passes leave behind: traces to compare them by, and the bytes that they keep.
+
+Two passes with an example in different company must agree, in the row of that example, in their
+outputs and in the inputs of all layers, up to rounding.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vademecum.gradients._layer_rules import COPY
+from vademecum.gradients._recorded_pass import Layer, Pass, rows_of, run
+from vademecum.gradients.network_function import Functional
+from vademecum.models import Moves, map_tensors
+
+__all__ = ["Footprint", "dtypes_of", "footprint", "moves", "run_inputs", "weighed"]
+
+
+class Footprint(NamedTuple):
+    """What a pass leaves to be compared: its output, and what was called with which input."""
+
+    output: Tensor
+    calls: list[Any]
+    inputs: list[Tensor]
+    uses: list[Any]  # of shared tensors
+
+
+def footprint(done: Pass, used: set[Any] | None = None) -> Footprint:
+    """What to compare of a pass: all inputs, or none for calls that are not `used`."""
+    uses = [(use.rule.gradient, *use.tensors) for use in done.uses]
+    by_hand = [use for use in done.uses if use.rule is not COPY]
+    calls = [(call.rule.gradient, *call.names.items()) for call in done.calls]
+    inputs = [
+        call.a.detach() if used is None or call.z.node in used else call.a.new_empty(0)
+        for call in (*done.calls, *by_hand)
+    ]
+    return Footprint(done.output.detach(), calls, inputs, uses)
+
+
+def dtypes_of(f: Functional) -> set[torch.dtype]:
+    return {p.dtype for p in f.parameters.values()}
+
+
+def moves(f: Functional, one: Footprint, here: int, other: Footprint, there: int) -> Moves:
+    """How much inputs of layers differ in a row of two passes, as far as these compare.
+
+    They do not where a model goes another way, or leaves out padding that no example needs.
+    """
+    inputs = zip(one.inputs, other.inputs, strict=True) if one.calls == other.calls else ()
+    pairs = [(a[here], b[there]) for a, b in inputs if a.shape[1:] == b.shape[1:] and len(a)]
+    return Moves(pairs, dtypes_of(f))
+
+
+def weighed(
+    f: Functional, layers: list[Layer], x: Any, wrt: str, *, shared: bool
+) -> tuple[Pass, int]:
+    """A pass, and the bytes that autograd keeps for going back, without those of parameters."""
+    kept: dict[int, int] = {}
+
+    def weigh(t: Tensor) -> Tensor:
+        place = t.untyped_storage().data_ptr()
+        kept[place] = max(kept.get(place, 0), t.numel() * t.element_size())
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(weigh, lambda t: t):
+        done = run(f, layers, x, shared=shared) if wrt == "theta" else run_inputs(f, x)
+    own = {p.untyped_storage().data_ptr() for p in f.parameters.values()}
+    return done, sum(size for place, size in kept.items() if place not in own)
+
+
+def run_inputs(f: Functional, x: Any) -> Pass:
+    """A pass with the floating-point inputs as parameters, or with none if they do not matter."""
+    leaves: dict[str, Tensor] = {}
+
+    def leaf(t: Tensor) -> Tensor:
+        if t.is_floating_point():
+            t = leaves[str(len(leaves))] = t.detach().clone().requires_grad_()
+        return t
+
+    with torch.enable_grad():
+        result = f(f.theta, map_tensors(x, leaf))
+        output = rows_of(result, x)
+    return Pass(leaves if output.requires_grad else {}, result, output, [], [])
