@@ -59,9 +59,9 @@ def passes(
         for here in portions_of(slice(0, n), many if plan.covered else few):
             found = record(f, plan, x, here)
             if found is not None:
-                done, same = found
+                done = found[0]
                 yield here, done, done.backward(_cotangents(loss, done.result, y[here])[None])
-            if found is None or not same():
+            if found is None or not found[1]():
                 yield from ((part, None, []) for part in portions_of(here, few))
             tick(here.stop - here.start)
 

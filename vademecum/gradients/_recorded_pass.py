@@ -13,7 +13,7 @@ their rows.
 from collections import Counter
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -201,7 +201,7 @@ def _walk(
                 if child.next_functions or child.name() != _LEAF:
                     ahead.append(child)
                 else:
-                    stops[child] = _key(child.variable, leaves)
+                    stops[child] = _key(cast(Any, child).variable, leaves)
             key = stops.get(child, (child, number))
             if key in known:
                 met[key] += 1

@@ -12,7 +12,7 @@ recurrent layers, compiled code, and weight normalisation $w = g v / \|v\|$.
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from operator import is_
+from operator import is_, itemgetter
 from threading import Lock
 from typing import Any
 
@@ -33,6 +33,7 @@ _CONTAINERS = {list, dict, set, OrderedDict, defaultdict, deque}
 INTERNAL = frozenset(vars(nn.Module()))
 """The attributes that every module has."""
 _TABLES = [key for key, value in vars(nn.Module()).items() if type(value) in _CONTAINERS]
+_tables_of = itemgetter(*_TABLES)
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
     for module in modules:
         own = vars(module)
         before.append((own, own.copy()))
-        tables.append((own, [(own[key], own[key].copy()) for key in _TABLES if own[key]]))
+        tables.append((own, [(table, table.copy()) for table in _tables_of(own) if table]))
         for key in own.keys() - INTERNAL:
             value = own[key]
             if type(value) in _CONTAINERS:
@@ -84,7 +85,7 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
             if len(now) != len(then) or not _alike(now, then):
                 _refill(now, then)
         for own, filled in tables:  # whose entries nobody replaces
-            if sum(len(own[key]) for key in _TABLES) != sum(len(then) for _, then in filled):
+            if sum(map(len, _tables_of(own))) != sum([len(then) for _, then in filled]):
                 for key in _TABLES:
                     own[key].clear()
                 for now, then in filled:

@@ -112,7 +112,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
                 f"model must compute in floating point, got a quantised {kind.__name__}"
             )
         for name, p in (*module._parameters.items(), *module._buffers.items()):
-            if is_lazy(p):
+            if p is not None and is_lazy(p):
                 raise ValueError(
                     f"model must be initialised, and {prefix}{name} is not: call it once"
                 )
