@@ -39,6 +39,7 @@ def footprint(done: Pass, used: set[Any] | None = None) -> Footprint:
 
 
 def dtypes_of(f: Functional) -> set[torch.dtype]:
+    """The dtypes that a network computes in, by its parameters."""
     return {p.dtype for p in f.parameters.values()}
 
 
