@@ -62,7 +62,7 @@ def check_picture(picture: Picture, *, skip: Mapping[str, str] | None = None) ->
         ...     return Figure((2 + wide, 1))
         >>> check_picture(blank)
         Traceback (most recent call last):
-        vademecum.testing.laws.BrokenLaw: __main__.blank breaks the law 'claims': it names none
+        vademecum.testing.laws.BrokenLaw: ...blank breaks the law 'claims': it names none
     """
     return laws.enforce(PICTURE_LAWS, _Trial(picture), picture.id, skip)
 
