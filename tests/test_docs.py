@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 import vademecum
+import vademecum.testing
 from vademecum.claims import Evidence, Report, select, write_reports
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -240,6 +241,13 @@ def test_the_examples_of_the_tools_work(name: str) -> None:
     failed, tried = doctest.testmod(_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried
     assert not failed
+
+
+def test_the_page_of_laws_has_every_suite() -> None:
+    page = (DOCS / "laws.md").read_text()
+    for name in vademecum.testing.__all__:
+        if name.startswith("check_"):
+            assert name in page.partition(":members:")[2]
 
 
 def _exports() -> dict[str, Any]:
