@@ -63,7 +63,7 @@ class Statement:
         self.claim, self.known = claim, known
         self.name = claim.id.partition(".")[2]
         self.body = claim.statement.partition("\n")[2].strip("\n")
-        self.report = known.report or Report(claim.id, 0)
+        self.report = Report(claim.id, 0) if known.report is None else known.report
 
     @cached_property
     def rows(self) -> list[Row]:

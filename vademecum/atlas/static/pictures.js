@@ -77,12 +77,14 @@ for (const figure of document.querySelectorAll(".picture")) {
     }
   }
 
+  const beforehand = { priority: "low", headers: { purpose: "prefetch" } };
+
   // What a slider will show next is fetched before it is asked for, once nothing else is to do.
   function ahead(control) {
     const { signal } = request, places = control.dataset.positions?.split(" ") ?? [];
     for (const i of [+control.value + 1, +control.value - 1]) {
       if (places[i] === undefined || files) continue;
-      fetch(address({ ...state(), [control.dataset.knob]: places[i] }), { signal, priority: "low", headers: { purpose: "prefetch" } }).catch(() => {});
+      fetch(address({ ...state(), [control.dataset.knob]: places[i] }), { signal, ...beforehand }).catch(() => {});
     }
   }
 
@@ -110,7 +112,10 @@ for (const figure of document.querySelectorAll(".picture")) {
     play.textContent = "Pause";
     for (let i = start === places.length - 1 ? 0 : start + 1; i < places.length; i++) {
       set(control, places[i]);
-      const [shown] = await Promise.all([show(), new Promise((wake) => setTimeout(wake, 450))]);
+      const pause = new Promise((wake) => setTimeout(wake, Math.max(150, 5000 / places.length)));
+      const shown = await show();
+      if (i + 1 < places.length && !files) fetch(address({ ...state(), [control.dataset.knob]: places[i + 1] }), beforehand).catch(() => {});
+      await pause;
       if (playing !== own || !shown) break;
     }
     if (playing === own) stop();
