@@ -23,7 +23,7 @@ __all__ = ["AHEAD", "Drawings", "draw_picture", "positions"]
 AHEAD = 1
 """The rank of what somebody may want next."""
 _BEFOREHAND = 2
-_PLACES = 5  # of a knob, where pictures are files
+_PLACES, _FILM = 5, 40  # of a knob, and of the one that plays, where pictures are files
 _LIMITS: dict[str, Any] = {"limit": 60.0, "cpu": 20, "memory": 2 << 30, "forked": True}
 
 
@@ -131,14 +131,12 @@ def draw_picture(name: str, knobs: Mapping[str, Any]) -> bytes:
 
 
 def positions(picture: Picture) -> list[dict[str, Any]]:
-    """Where a picture is drawn: as it stands at first, and with one knob at a few other places.
-
-    The knob that plays goes through all of its positions.
-    """
+    """Where a picture is drawn: as it stands at first, and with one knob at a few other places."""
     first, found = picture.at({}), [picture.at({})]
     for knob in picture.knobs.values():
         others = [value for value in knob.positions if value != knob.default]
-        if knob.name != picture.plays and len(others) > _PLACES:
-            others = [others[i * (len(others) - 1) // (_PLACES - 1)] for i in range(_PLACES)]
+        most = _FILM if knob.name == picture.plays else _PLACES
+        if len(others) > most:
+            others = [others[i * (len(others) - 1) // (most - 1)] for i in range(most)]
         found += [first | {knob.name: value} for value in others]
     return found
