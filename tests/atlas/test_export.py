@@ -57,7 +57,7 @@ def test_every_link_of_an_export_leads_to_a_file(tmp_path, capsys):
     for name in names:
         page = (folder / "rooms" / f"{name.replace('.', '/')}.html").read_text()
         assert "holds" in page
-        assert "<form" not in page.replace('<form class="controls"', "")
+        assert "<button>" not in page  # nobody would answer
     for path in folder.rglob("*.html"):
         assert not re.search(r'(href|src)="/', path.read_text()), path
     index = (folder / "search.js").read_text()
