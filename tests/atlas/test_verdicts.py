@@ -109,7 +109,7 @@ def test_functions_can_be_set_to_those_of_foils():
 
     (claim,) = select("connectionism.cover_counting")
     (control,) = (c for c in controls(claim) if c.name == "formula")
-    assert control.kind == "select"
+    assert control.kind == "foil"
     chosen = control.options[1][0]
     foil = claim.foils[int(chosen)]
     assert knobs_from(claim, {"formula": chosen})["formula"] is foil.knobs["formula"]
