@@ -1,7 +1,7 @@
 """The atlas under load: the real server, driven over HTTP.
 
-`python -m bench atlas` starts `vade atlas`, waits until its checks of claims are done and its first
-drawings made, and measures: the time until the address is printed and until the first page is
+`python -m bench atlas` starts `vade atlas`, stops its checks of claims, waits until its first
+drawings are made, and measures: the time until the address is printed and until the first page is
 there; how long the server takes for the page of each room; the CPU time that it takes, all its
 processes together, to answer a slider at a position that nobody asked for; what twenty visitors get
 who move sliders for a minute; its memory before and after. CPU time and memory are those that Linux
@@ -55,7 +55,7 @@ class Atlas:
         self.address = re.findall(r"http://\S+", line)[0]
         self.until_address = time.perf_counter() - start
         visitor = Visitor(self.address)
-        visitor.get("/")
+        visitor.page("/")
         self.until_page = time.perf_counter() - start
 
     def close(self) -> None:
@@ -77,19 +77,20 @@ class Visitor:
     def __init__(self, address: str):
         place = urlsplit(address)
         self.connection = HTTPConnection(place.netloc, timeout=60)
-        self.cookie = f"vademecum-{place.port}={place.query.removeprefix('token=')}"
+        cookie = f"vademecum-{place.port}={place.query.removeprefix('token=')}"
+        self.headers = {"Cookie": cookie, "Origin": f"http://{place.netloc}"}
 
-    def get(self, path: str) -> tuple[float, int, bytes]:
+    def ask(self, path: str, method: str = "GET") -> tuple[float, int, bytes]:
         """The seconds it took, the status and the answer."""
         start = time.perf_counter()
-        self.connection.request("GET", path, headers={"Cookie": self.cookie})
+        self.connection.request(method, path, headers=self.headers)
         answer = self.connection.getresponse()
         body = answer.read()
         return time.perf_counter() - start, answer.status, body
 
     def page(self, path: str) -> float:
         """The seconds that a page took, which must be there."""
-        seconds, status, body = self.get(path)
+        seconds, status, body = self.ask(path)
         if status != 200:
             raise RuntimeError(f"{path}: {status} {body[:200]!r}")
         return seconds
@@ -127,8 +128,7 @@ def figures(*, seconds: float = 60.0, positions: int = 4):
 
 
 def _until_quiet(atlas: Atlas, visitor: Visitor) -> None:
-    while json.loads(visitor.get("/check")[2])["running"]:
-        time.sleep(1)
+    visitor.ask("/check", "DELETE")
     while True:  # until the first drawings are made
         spent = atlas.cpu()
         time.sleep(1)
