@@ -187,6 +187,7 @@ def visit(address: str, seconds: float) -> dict[str, list]:
             except (OSError, RuntimeError) as error:
                 errors.append(repr(error))
             time.sleep(1 + dice.random())
+        visitor.connection.close()
 
     threads = [threading.Thread(target=stay, args=(n,)) for n in range(VISITORS)]
     for thread in threads:
