@@ -159,7 +159,7 @@ def barron_rate(
     axes.plot(some, random, "s-", ms=4, color="C1", label="random units")
     axes.plot(m, errors, "o-", ms=3, color="C0", label="units chosen greedily")
     axes.set(xlabel="number of units m", ylabel="root mean squared error", xscale="log")
-    axes.set(yscale="log", xticks=some.tolist(), ylim=(1e-3, 40))
+    axes.set(yscale="log", xticks=some.tolist(), ylim=(3e-4, 40))
     plain_numbers(axes.xaxis)
     plain_numbers(axes.yaxis)
     legend_beside(axes)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from vademecum.canvas import GREY, legend_beside, panels
+from vademecum.canvas import GREY, legend_beside, panels, plain_numbers
 from vademecum.connectionism import (
     HopfieldNetwork,
     PerceptronPath,
@@ -50,14 +50,15 @@ def perceptron_learns(
     done = round(updates * progress / 100)
     margins = (0.1, 0.2, 0.5, 0.3)
     figure, (left, right) = panels((8, 3.4), 1, 2, margins=margins, gaps=(1.7, 0))
-    draw_boundary(left, points, path.weights[done])
+    draw_boundary(left, points, path.weights[done], path.weights[-1])
     left.set_title(f"after {done} of {updates} corrections")
     bound = points.x.norm(dim=1).max().item() ** 2 / margin**2
     right.plot(range(updates + 1), range(updates + 1), drawstyle="steps-post", label="mistakes")
     right.plot(done, done, "o", color="C1", label="now")
     right.axhline(bound, ls="--", color="C2", label=f"Novikov's bound {bound:.0f}")
     right.set(xlabel="corrections", ylabel="mistakes", yscale="symlog", ylim=(0, 4 * bound))
-    right.set_xlim(-0.3, 1.05 * max(updates, 4))
+    right.set_xlim(-0.3, 1.05 * max(updates, 8))
+    plain_numbers(right.yaxis)
     right.locator_params("x", integer=True)
     right.legend(loc="lower right")
     return figure
@@ -71,15 +72,16 @@ def learn(margin: float, dimension: int) -> tuple[Separable, PerceptronPath]:
     return points, perceptron_path(points.x, points.y)
 
 
-def draw_boundary(axes: Axes, points: Separable, w: Tensor) -> None:
-    """The plane of the planted direction and of what else there is in w, where w is all of it."""
+def draw_boundary(axes: Axes, points: Separable, w: Tensor, last: Tensor) -> None:
+    """The plane of the planted direction and w, or the last weights as long as w is zero."""
     along = w @ points.w
     rest = w - along * points.w
-    up = rest / rest.norm() if rest.norm() > 1e-12 else torch.zeros_like(rest)
-    for label, mark in ((1, "o"), (-1, "s")):
+    seen = rest if w.any() else last - (last @ points.w) * points.w
+    up = torch.nn.functional.normalize(seen, dim=0)
+    for label, mark, name in ((1, "o", "class +1"), (-1, "s", "class −1")):
         chosen = points.x[points.y == label]
-        axes.plot(chosen @ points.w, chosen @ up, mark, ms=3, label=f"class {label:+d}")
-    if w.norm() > 0:
+        axes.plot(chosen @ points.w, chosen @ up, mark, ms=3, label=name)
+    if w.any():
         end = 1.2 * torch.stack([-rest.norm(), along]) / w.norm()
         axes.plot(*torch.stack([-end, end]).T, "-", color=GREY, label="boundary")
     axes.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=[], yticks=[])
@@ -113,7 +115,9 @@ def completed_digit(
     for axes, x, title in zip(places, path, titles, strict=True):
         axes.imshow(x.view(SIDE, SIDE).numpy(), cmap="gray_r", vmin=-1, vmax=1)
         energy, alike = float(net.energy(x)), float(overlap(x, digit))
-        axes.set(xticks=[], yticks=[], xlabel=f"energy {energy:.0f}\noverlap {alike:.2f}")
+        words = f"energy {round(energy)}\noverlap {alike:.2f}".replace("-", "−")
+        axes.set(xticks=[], yticks=[], xlabel=words)
+        axes.spines[:].set_visible(True)
         axes.set_title(title, fontsize=9)
     return figure
 

@@ -57,7 +57,7 @@ def signal_by_layer(
     axes.minorticks_off()
     axes.locator_params("x", integer=True)
     ratio = errors[0] / errors[-1]
-    title = f"At the first layer the error is {ratio:.2g} times what it was at the last:"
+    title = f"At the first layer the error is {ratio:.3g} times what it was at the last:"
     axes.set_title(f"{title} {ratio ** (1 / (depth - 1)):.3f} a layer")
     legend_beside(axes)
     return figure

@@ -123,6 +123,7 @@ def modes_while_training(
     figure, axes = panels((8, 3.4), margins=(0.7, 1.0, 0.5, 0.3))
     draw_modes(flow._replace(measured=seen), axes)
     axes.set_title(axes.get_title(), fontsize=10)
+    axes.set_ylim(-0.1, 1.1)
     legend_beside(axes)
     return figure
 
@@ -164,7 +165,8 @@ def digits_rebuilt(
         place.imshow(row.numpy(), cmap="gray_r", vmin=0, vmax=1)
         place.set_axis_off()
     share = pca.explained_variance_ratio_[:components].sum()
-    figure.suptitle(f"{components} of 64 components keep {share:.1%} of the variance")
+    keep = "keep" if components > 1 else "keeps"
+    figure.suptitle(f"{components} of 64 components {keep} {share:.1%} of the variance")
     return figure
 
 

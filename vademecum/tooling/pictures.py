@@ -33,23 +33,24 @@ def round_half_to_even(
     """
     dice = Random(seed)
     drawn = [dice.randrange(10 ** (decimals + 2)) / 10**decimals for _ in range(numbers)]
-    rules = (("half to even: round(x)", round, "o", "C0"), ("half up", half_up, "x", "C1"))
-    figure, (left, right) = panels((8, 3.2), 1, 2, gaps=(0.9, 0), width_ratios=(2, 3))
+    rules = (("round(x),\nhalf to even", round, "o", "C0"), ("half up", half_up, "x", "C1"))
+    margins = (0.7, 1.7, 0.5, 0.3)
+    figure, (left, right) = panels((8, 3.2), 1, 2, margins=margins, gaps=(0.9, 0))
     ties = [k + 0.5 for k in range(-3, 3)]
     for k in range(-3, 4):
         left.plot([k - 0.5, k + 0.5], [k, k], color=GREY)
     for name, rule, mark, colour in rules:
         left.plot(ties, [rule(x) for x in ties], mark, ms=7, mfc="none", mew=2, color=colour)
-        drift = list(accumulate(rule(x) - x for x in drawn))
+        drift = list(accumulate((rule(x) - x for x in drawn), initial=0))
         style = "-" if rule is round else "--"
-        right.plot(drift, style, color=colour, label=f"{name}: {drift[-1]:+.1f}")
+        right.plot(drift, style, color=colour, label=f"{name}: {drift[-1]:+.1f}".replace("-", "−"))
     left.set_title("ties: ○ to even, × up")
     left.set(xlabel="x", ylabel="rounded", xticks=range(-3, 4), yticks=range(-3, 4))
     share = sum(x % 1 == 0.5 for x in drawn) / numbers
     right.set(xlabel="numbers added", ylabel="sum of rounded − sum")
     right.set_title(f"{share:.1%} of the numbers are ties")
     right.axhline(0, color=GREY, lw=0.8)
-    right.legend()
+    legend_beside(right)
     return figure
 
 
