@@ -4,6 +4,7 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -77,7 +78,9 @@ def test_knobs_come_from_the_signature():
     assert (toy.id, toy.room, toy.name) == ("test_pictures.toy", "test_pictures", "toy")
     assert (toy.title, toy.text, toy.plays) == ("Points in a row", "Take more of them.", "n")
     assert repr(toy) == "Picture('test_pictures.toy', knobs: n, height, shape, upside_down)"
-    assert toy.in_words(n=5) == ("Points in a row: n 5, height 1.0, shape line, upside down False")
+    assert toy.in_words(n=5) == (
+        "Points in a row: n 5 points, height 1.0, shape line, upside down False"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,6 +125,12 @@ def test_reading(typed, value):
 def test_bad_words_are_refused(typed, message):
     with pytest.raises(UsageError, match=f"^{message}"):
         toy.read(typed)
+
+
+def test_numbers_of_numpy():
+    given = toy.at({"n": np.int64(5), "height": np.float32(0.5)})
+    assert [type(given[name]) for name in ("n", "height")] == [int, float]
+    assert toy.at({"height": 1})["height"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ the documentation call the same function. Values out of range are refused.
 """
 
 import fnmatch
-import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from vademecum import ROOMS
@@ -107,7 +107,7 @@ class Knob:
                 if type(known) is type(value) and known == value:
                     return known
             raise UsageError(f"{self.name} must be {self.domain}, got {value!r}")
-        number = isinstance(value, int) or (kind is float and isinstance(value, float))
+        number = isinstance(value, Integral if kind is int else Real)
         if isinstance(value, bool) or not number or not self.range.low <= value <= self.range.high:
             what = "an integer" if kind is int else "a number"
             raise UsageError(f"{self.name} must be {what} {self.domain}, got {value!r}")
@@ -119,16 +119,15 @@ class Knob:
         Raises:
             UsageError: If the knob cannot take it.
         """
-        by_name = {str(value): value for value in self.positions}
-        by_name |= {"true": True, "false": False} if isinstance(self.default, bool) else {}
         if self.range is None:
-            return self.accept(by_name.get(text, text[:80]))
+            known = {str(value): value for value in self.positions}
+            known |= {"true": True, "false": False} if isinstance(self.default, bool) else {}
+            return self.accept(known.get(text, text[:80]))
         try:
-            return self.accept(type(self.default)(text if len(text) <= 40 else ""))
-        except ValueError as error:
-            if isinstance(error, UsageError):
-                raise
-            return self.accept(text[:80])
+            value = type(self.default)(text if len(text) <= 40 else "")
+        except ValueError:
+            value = text[:80]
+        return self.accept(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +202,8 @@ class Picture:
 
     def in_words(self, **knobs: Any) -> str:
         """What is drawn, for who cannot see it."""
-        values = ", ".join(f"{self.knobs[k].label} {v}" for k, v in self.at(knobs).items())
+        at = [(self.knobs[name], value) for name, value in self.at(knobs).items()]
+        values = ", ".join(f"{knob.label} {value} {knob.unit}".rstrip() for knob, value in at)
         return f"{self.title}: {values}" if values else self.title
 
     def as_python(self, **knobs: Any) -> str:
