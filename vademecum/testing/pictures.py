@@ -4,7 +4,7 @@
 |---|---|
 | statement | it has a title, says what to try and see, and explains each knob in a sentence |
 | claims | it belongs to at least one claim, and those that it names exist |
-| draws | it draws at both ends of every range, and for every other value of a knob |
+| draws | it draws with each knob turned to an end or another word, and with all at their ends |
 | whole | nothing of these drawings is cut off |
 | small | none of them is larger than 150 kB as SVG |
 | moves | every knob changes the drawing |
@@ -34,7 +34,7 @@ LARGEST = 150_000
 
 
 def check_picture(picture: Picture, *, skip: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Hold a picture to its laws; it is drawn once for the ends of each knob, and twice more.
+    """Hold a picture to its laws; it is drawn once for each knob and word, and four times more.
 
     Args:
         picture: Any picture, of a room or not.
@@ -75,7 +75,7 @@ class _Trial:
 
     @cached_property
     def drawings(self) -> dict[tuple[str, Any], bytes]:
-        """The drawings at the ends of each knob by its name and value; ("", None) is the first."""
+        """The drawings by the name and value of the knob that was turned; "" is the first."""
         from matplotlib import rcParams
 
         def surroundings() -> dict[str, str]:
@@ -86,8 +86,12 @@ class _Trial:
             }
 
         before, found = surroundings(), {("", None): self.draw()}
-        for name, knob in self.picture.knobs.items():
-            found |= {(name, v): self.draw(**{name: v}) for v in _ends(knob) if v != knob.default}
+        knobs = self.picture.knobs
+        for name, knob in knobs.items():
+            found |= {(name, v): self.draw(**{name: v}) for v in _others(knob)}
+        for end in (0, -1):
+            values = {name: _ends(knob)[end] for name, knob in knobs.items()}
+            found["every knob", str(values)] = self.draw(**values)
         after = surroundings()
         self.touched = [name for name in before if before[name] != after[name]]
         return found
@@ -107,6 +111,12 @@ class _Trial:
 
 def _ends(knob: Knob) -> tuple[Any, ...]:
     return (knob.range.low, knob.range.high) if knob.range else knob.positions
+
+
+def _others(knob: Knob) -> list[Any]:
+    """All words but the default, or one end of a range."""
+    found = [value for value in _ends(knob) if value != knob.default]
+    return found[-1:] if knob.range else found
 
 
 def _statement(trial: _Trial) -> Iterator[str]:
