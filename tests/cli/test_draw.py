@@ -75,6 +75,8 @@ def test_knobs_are_heard() -> None:
         (f"{DIGITS} --components 99", "components must be an integer from 1 to 64, got 99"),
         (f"{DIGITS} --components -3", "components must be an integer from 1 to 64, got -3"),
         (f"{DIGITS} --components few", "components must be an integer from 1 to 64, got 'few'"),
+        ("--components 5", "name one picture to draw, got none"),
+        ("linear --out a.svg", "name one picture to draw, got linear"),
         (f"{DIGITS} --components", "--components needs a value"),
         (f"{DIGITS} --colour red", f"{DIGITS} has no knob 'colour'; its knobs: components, first"),
         (f"{DIGITS} --set components", "--set must look like NAME=VALUE, got 'components'"),

@@ -30,6 +30,8 @@ def draw(name: str = "", *, out: Path | None = None, knobs: bool = False, set: l
     from vademecum.pictures import pictures
 
     if not name or name in ROOMS:
+        if set or out:
+            raise UsageError(f"name one picture to draw, got {name or 'none'}")
         chosen = pictures(f"{name}.*" if name else "*")
         table(("id", "title", "knobs"), [(p.id, p.title, _summary(p)) for p in chosen])
         return 0
