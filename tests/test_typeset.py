@@ -96,6 +96,7 @@ def test_ways_to_write_the_same(tex, same):
         (r"x^a^b", r"a second \^ on one base"),
         (r"x^", "an argument is missing"),
         ("x \\", r"unknown command \\"),
+        (r"\not\frac ab", r"\\not stands before what is no sign"),
     ],
 )
 def test_what_cannot_be_read(tex, complaint):
@@ -157,6 +158,7 @@ def test_binomials_and_matrices():
         (r"|\cdot|", ["prefix", "postfix"]),
         (r"|a +|_2", ["prefix", "postfix"]),
         (r"P(A | B) P(C | D)", [None, None]),
+        (r"f'|_{x=0} + g|_0", ["postfix", "postfix"]),
     ],
 )
 def test_which_bar_opens(tex, forms):
@@ -201,6 +203,8 @@ def test_a_sign_is_close_to_its_term():
         (r"2 \max_i |x|", "mn mspace msub mspace mo mi mo"),
         (r"\big(a\big) \left(a\right) b", "mo mi mo mrow mi"),
         (r"a \dots b", "mi mo mi"),
+        (r"a \underset{i}{\max} b", "mi mspace munder mspace mi"),
+        (r"\frac ab \Big|_0", "mfrac mspace msub"),
         (r"a \quad b\,c", "mi mspace mi mspace mi"),
     ],
 )

@@ -46,6 +46,8 @@ def test_punctuation_stays_with_its_formula():
         (r"W^\top x_{i+1}", "Wᵀxᵢ₊₁"),
         (r"\operatorname{tr} \Theta", "tr Θ"),
         (r"\binom nk", "(n choose k)"),
+        (r"\left|x\right| \big|y\big| P(A \bigm| B | C)", "|x||y|P(A | B | C)"),
+        (r"\frac ab\Big|_{x=0}", "a/b |ₓ₌₀"),
         (r"\sqrt{x + 1} + \sqrt[3] x", "√(x + 1) + ³√x"),
         (r"\hat y = f'(x), \quad w^*", "ŷ = f′(x), w*"),
         (r"\sum_{i \ne j}^n a_{ij}", "∑_(i≠j)ⁿ aᵢⱼ"),

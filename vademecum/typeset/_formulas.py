@@ -123,8 +123,9 @@ def _words(part: Element) -> str:
 def _sign(sign: Element) -> str:
     """A sign with the spaces that it has in the formula."""
     text = sign.text or ""
-    usual = ("0", "0") if text in FENCES and "form" in sign.attrib else ("1", "1")
-    usual = ("0", "0") if text in FENCES - set("|‖") else ("0", "1") if text in ",;" else usual
+    usual = ("0", "1") if text in ",;" else ("1", "1")
+    if text in FENCES and not (text in "|‖" and sign.attrib and "form" not in sign.attrib):
+        usual = ("0", "0")  # a bar that is a relation has attributes, but no form
     left, right = sign.get("lspace", usual[0]), sign.get("rspace", usual[1])
     return " " * (left != "0") + text + " " * (right != "0")
 

@@ -168,7 +168,9 @@ class _Reader:
             script = element("mpadded", script, voffset="-0.3em", height="0.2em")
         else:
             base = self.argument()
-        return Atom("rel", element("munder" if match[0] == "underset" else "mover", base, script))
+        if match[0] == "underset":
+            return Atom("op", element("munder", base, script))
+        return Atom("rel", element("mover", base, script))
 
     def in_alphabet(self, match: re.Match[str]) -> Atom:
         return self.single(symbols.ALPHABETS[match[0]])
@@ -217,6 +219,8 @@ class _Reader:
 
     def negated(self, _: re.Match[str]) -> Atom:
         made = self.atom(self.source.token())
+        if not made.element.text:
+            raise ValueError(r"\not stands before what is no sign")
         made.element.text = unicodedata.normalize("NFC", f"{made.element.text}\u0338")
         return made
 

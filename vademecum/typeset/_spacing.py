@@ -180,6 +180,8 @@ def _pair_bars(atoms: list[Atom]) -> None:
             if partner and (scripted or around_one or before not in _BEFORE_A_SIGN):
                 opened.pop()
                 atom.kind = "close"
+            elif scripted:  # as in f'|_0
+                atom.kind = "ord"
             else:
                 atom.kind, atom.after = "ord", "open"
                 opened.append(atom)
