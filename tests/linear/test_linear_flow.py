@@ -70,6 +70,10 @@ def test_gradient_descent_step_by_step():
     third = second + 0.1 * (4 - second**2) * second
     wanted = [1.0, first**2, second**2, (second**2 + third**2) / 2]
     assert flow.measured[:, 0].tolist() == pytest.approx(wanted, rel=1e-5)
+    options = {"depth": 1, "strength": 1.0, "learning_rate": 0.1}  # w <- w - rate (w - 4)
+    flow = linear_network_flow(torch.tensor([[4.0]]), times, **options)
+    wanted = [1.0, 1.3, 1.57, (1.57 + 1.813) / 2]
+    assert flow.measured[:, 0].tolist() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_noise_moves_the_measurement_only():

@@ -218,12 +218,13 @@ def _descend(
     network: DeepLinearNetwork, gamma: Tensor, times: list[float], rate: float
 ) -> Iterator[Tensor]:
     """The products at the given times, interpolated between the steps of gradient descent."""
-    taken, before, after = 0, network.product(), network.product()
+    taken, before = 0, network.product()
+    after = before.clone()  # a product of one matrix is the matrix itself
     for t in times:
         while taken * rate < t:
             for w, slope in zip(network.weights, network.gradients(after - gamma), strict=True):
                 w.sub_(slope, alpha=rate)
-            taken, before, after = taken + 1, after, network.product()
+            taken, before, after = taken + 1, after, network.product().clone()
         if not after.isfinite().all():
             raise ValueError(f"learning_rate must be smaller: the weights diverge at {rate}")
         yield torch.lerp(after, before, taken - t / rate)
