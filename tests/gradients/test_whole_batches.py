@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from tests.gradients.nets import slowly
 from tests.gradients.test_jacobian import by_rows
 from tests.gradients.test_per_example import loop
+from vademecum.gradients._independent_rows import _KINDS, _STUDIED
 from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.jacobian_operator import jacobian
 from vademecum.gradients.per_example import per_example_gradients
@@ -35,6 +36,13 @@ class Batch(nn.Module):
         return (self.second.weight @ h.mT).mT + z if self.by_hand else z
 
 
+class Calling(Batch):
+    """One whose layers are called in between as well."""
+
+    def forward(self, x):
+        return self.second(self.between(self.first(x), x, self))
+
+
 def scaled(h, x):
     return h / x.abs().max() if x.abs().max() > 10 else h
 
@@ -45,6 +53,20 @@ def centred(h, x):
 
 def dropped(h, x):
     return F.dropout(h, 0.5)
+
+
+def another_way(h, x, net):
+    """By the largest, with one more call of a layer."""
+    return net.first(h / x.abs().max()) if x.abs().max() > 10 else h
+
+
+def to_the_one_before(h):
+    return torch.cat([h[1:], torch.zeros_like(h[:1])])
+
+
+def in_secret(h):
+    """Zeros whose derivatives are not."""
+    return h.mean(0) - h.mean(0).detach()
 
 
 def data(outlier=False):
@@ -80,6 +102,8 @@ RIGHT = {
     "centred, in hiding": lambda: Batch(centred, hidden=True),
     "centred, without rules, in hiding": lambda: Batch(centred, hidden=True, by_hand=True),
     "by the largest, in hiding": lambda: Batch(scaled, hidden=True),
+    "from the next, in hiding": lambda: Batch(lambda h, x: to_the_one_before(h), hidden=True),
+    "by the largest, another way, in hiding": lambda: Calling(another_way, hidden=True),
 }
 
 
@@ -112,15 +136,62 @@ def test_what_went_well_is_examined_again(instrument, portion, monkeypatch):
         instrument(net, *data(outlier=True), loss=F.cross_entropy)
 
 
-def test_a_gate_that_opens_later():
+class Gated(nn.Module):
+    """What one example has from others goes through a gate."""
+
+    def __init__(self, mix):
+        super().__init__()
+        self.first, self.second, self.mix, self.more = nn.Linear(D, D), nn.Linear(D, 3), mix, 0.0
+        self.gate = nn.Buffer(torch.zeros(()))
+
+    def forward(self, x, also=0.0):
+        h = self.first(x)
+        return self.second(torch.tanh(h + (self.gate + self.more + also) * self.mix(h)))
+
+
+OPENED = {
+    "buffer": lambda net: net.gate.fill_(0.1),
+    "buffer, a little": lambda net: net.gate.fill_(1e-5),
+    "another buffer": lambda net: setattr(net, "gate", torch.full_like(net.gate, 0.1)),
+    "attribute": lambda net: setattr(net, "more", 0.1),
+}
+INSTRUMENTS = {
+    "gradients": lambda net, x, y: per_example_gradients(net, x, y, loss=F.cross_entropy),
+    "norms": lambda net, x, y: gradient_norms(net, x, y, loss=F.cross_entropy),
+    "jacobian": lambda net, x, y: jacobian(net, x).blocks(),
+}
+
+
+@pytest.mark.parametrize("mix", [lambda h: h.mean(0), in_secret, to_the_one_before])
+@pytest.mark.parametrize("opened", OPENED)
+@pytest.mark.parametrize("instrument", INSTRUMENTS)
+def test_a_gate_that_opens_later(instrument, opened, mix):
     """As long as it is shut, nothing comes back from one example to another."""
-    gate = nn.Parameter(torch.zeros((), dtype=torch.float64), requires_grad=False)
-    net, (x, y) = Batch(lambda h, x: h + gate * h.mean(0)).double(), data()
+    net, (x, y) = Gated(mix).double(), data()
     for _ in range(2):
-        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+        found = INSTRUMENTS[instrument](net, x, y)
+    if instrument == "gradients":
         torch.testing.assert_close(found, loop(net, x, y))
-    gate.fill_(0.1)
+    OPENED[opened](net)
     with pytest.raises(ValueError, match="model must treat examples independently"):
+        INSTRUMENTS[instrument](net, x, y)
+
+
+def test_a_gate_among_the_inputs():
+    net, (x, y) = Gated(in_secret).double(), data()
+    for _ in range(2):
+        per_example_gradients(net, {"x": x, "also": 0.0}, y, loss=F.cross_entropy)
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        per_example_gradients(net, {"x": x, "also": 0.1}, y, loss=F.cross_entropy)
+
+
+def test_a_model_that_is_constant_later():
+    attached = [True]
+    net, (x, y) = Batch(lambda h, x: h).double(), data()
+    net.second.register_forward_hook(lambda *call: call[2] if attached else call[2].detach())
+    per_example_gradients(net, x, y, loss=F.cross_entropy)
+    attached.clear()
+    with pytest.raises(ValueError, match="outputs of model must be differentiable"):
         per_example_gradients(net, x, y, loss=F.cross_entropy)
 
 
@@ -134,6 +205,14 @@ def test_another_way_is_studied_anew():
     net.between = centred
     with pytest.raises(ValueError, match="model must treat examples independently"):
         per_example_gradients(net, x, y, loss=F.cross_entropy)
+
+
+def test_not_all_shapes_are_remembered():
+    net = nn.Sequential(nn.Linear(D, 3), nn.Flatten(), nn.AdaptiveAvgPool1d(3)).double()
+    for t in range(1, 2 * _KINDS):
+        x = torch.randn(3, t, D, dtype=torch.float64)
+        gradient_norms(net, x, torch.arange(3), loss=F.cross_entropy)
+        assert 0 < len(_STUDIED[net]) <= _KINDS
 
 
 def test_nothing_keeps_a_model_alive():

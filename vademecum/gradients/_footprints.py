@@ -12,9 +12,11 @@ from torch import Tensor
 from vademecum.gradients._layer_rules import COPY
 from vademecum.gradients._recorded_pass import Layer, Pass, rows_of, run
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Moves, map_tensors
+from vademecum.models import Moves, map_tensors, named_modules, tensor_places
 
-__all__ = ["Footprint", "dtypes_of", "footprint", "moves", "run_inputs", "weighed"]
+__all__ = ["Footprint", "dtypes_of", "footprint", "moves", "run_inputs", "state_of", "weighed"]
+
+_PLAIN = frozenset({bool, int, float, str})
 
 
 class Footprint(NamedTuple):
@@ -43,12 +45,32 @@ def dtypes_of(f: Functional) -> set[torch.dtype]:
     return {p.dtype for p in f.parameters.values()}
 
 
-def moves(f: Functional, one: Footprint, here: int, other: Footprint, there: int) -> Moves:
-    """How much inputs of layers differ in a row of two passes, as far as these compare.
+def state_of(f: Functional) -> list[Any]:
+    """What tells that a model has changed: versions of its tensors, and plain attributes.
 
-    They do not where a model goes another way, or leaves out padding that no example needs.
+    Writing through `.data` and what code finds elsewhere leave no trace.
     """
-    inputs = zip(one.inputs, other.inputs, strict=True) if one.calls == other.calls else ()
+    tensors = [*f.all_parameters, *(b for _, b in tensor_places(f.model, "buffers"))]
+    versions = [(_place(t), 0 if t.is_inference() else t._version) for t in tensors]
+    plain = [
+        value
+        for _, module in named_modules(f.model)
+        for key, value in vars(module).items()
+        if type(value) in _PLAIN and key != "training"
+    ]
+    return [versions, plain]
+
+
+def _place(t: Tensor) -> int:
+    return t.data_ptr() if t.layout == torch.strided else id(t)
+
+
+def moves(f: Functional, one: Footprint, here: Any, other: Footprint, there: Any) -> Moves:
+    """How much inputs of layers differ in some rows of two passes with the same calls.
+
+    They do not compare where a model leaves out padding that no example needs.
+    """
+    inputs = zip(one.inputs, other.inputs, strict=True)
     pairs = [(a[here], b[there]) for a, b in inputs if a.shape[1:] == b.shape[1:] and len(a)]
     return Moves(pairs, dtypes_of(f))
 

@@ -11,19 +11,20 @@ gradient of a sum over examples can be taken apart only if they do not influence
   model may sort the examples on the way: where indexing could do so, each pass is examined.
 
 Some code depends on the batch only if it is large, or has a certain example in it. So in every
-portion of the examples, a row of the full pass is compared with that of a pass of few examples.
-What comes back is asked for once for each model and graph: passes whose graphs consist of the same
-operations, parameters and links send it the same ways.
+portion of the examples, rows of the full pass are compared with those of a pass of few examples.
+What comes back is asked for again when the model has changed (`state_of`), or a graph consists of
+other operations and parameters than those which are known.
 """
 
 import traceback
 from collections.abc import Callable, Iterator
+from numbers import Number
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vademecum.gradients._footprints import (
     Footprint,
@@ -31,6 +32,7 @@ from vademecum.gradients._footprints import (
     footprint,
     moves,
     run_inputs,
+    state_of,
     weighed,
 )
 from vademecum.gradients._layer_rules import COPY, EMBEDDING
@@ -43,7 +45,7 @@ from vademecum.models import (
     differentiable_output,
     insist_on_same_outputs,
     map_tensors,
-    named_tensors,
+    named_leaves,
     out_of_memory,
     refuse_batch_statistics,
     row_is_alone,
@@ -56,6 +58,7 @@ _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions 
 _MANY = 32  # examples at a time, up to which they pay for large ones, too
 _APART: WeakKeyDictionary[nn.Module, set[int]] = WeakKeyDictionary()  # graphs that keep rows apart
 _STUDIED: "WeakKeyDictionary[nn.Module, dict[Any, Plan]]" = WeakKeyDictionary()
+_KINDS = 64  # of inputs and graphs that are remembered for a model
 
 
 class Plan(NamedTuple):
@@ -69,6 +72,7 @@ class Plan(NamedTuple):
     rows: list[int]  # examples that are known from a pass of few
     few: Footprint
     uses: list[Any]  # of shared tensors
+    state: list[Any]  # that the model was in
     known: bool = False  # from earlier
 
     @property
@@ -150,18 +154,25 @@ def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
 
 
 def _as_before(f: Functional, x: Any, rows: list[int]) -> Plan | None:
-    """The plan for inputs of shapes that are known, if all goes as it went then."""
+    """The plan for inputs of a kind that is known, if all goes as it went then."""
     plan = _STUDIED.get(f.model, {}).get(_kind(f, x))
-    if plan is None:
+    if plan is None or plan.state != state_of(f):
         return None
     layers = layers_of(f)
-    few = footprint(run(f, layers, x, shared=plan.by_hand))
-    shape = differentiable_output(few.output, len(rows), graph=False).shape[1:]
+    done = run(f, layers, x, shared=plan.by_hand)
+    few, shape = footprint(done), differentiable_output(done.output, len(rows)).shape[1:]
+    if plan.by_hand and few.uses != plan.uses:
+        return None
     return plan._replace(layers=layers, shape=shape, rows=rows, few=few, known=True)
 
 
 def _kind(f: Functional, x: Any) -> Any:
-    return tuple(f.shapes), tuple((name, t.shape, t.dtype) for name, t in named_tensors(x))
+    each = [
+        (name, leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else (name, leaf)
+        for name, leaf in named_leaves(x)
+        if isinstance(leaf, Tensor | Number | str)
+    ]
+    return tuple(f.shapes), tuple(each)
 
 
 def _anew(f: Functional, x: Any, rows: list[int], wrt: Literal["theta", "x"]) -> Plan:
@@ -173,26 +184,31 @@ def _anew(f: Functional, x: Any, rows: list[int], wrt: Literal["theta", "x"]) ->
         plan = _studied(f, layers, x, rows, wrt, shared=True)
     if plan.covered:  # without what would keep the model alive
         kept = plan._replace(layers=[], few=Footprint(torch.empty(0), [], [], []))
-        _STUDIED.setdefault(f.model, {})[_kind(f, x)] = kept
+        known = _STUDIED.setdefault(f.model, {})
+        if len(known) >= _KINDS:
+            known.clear()
+        known[_kind(f, x)] = kept
     return plan
 
 
 def _studied(
     f: Functional, layers: list[Layer], x: Any, rows: list[int], wrt: str, *, shared: bool
 ) -> Plan:
-    done, saved = weighed(f, layers, x, wrt, shared=shared)
+    state, (done, saved) = state_of(f), weighed(f, layers, x, wrt, shared=shared)
     shape, saved = differentiable_output(done.output, len(rows)).shape[1:], saved // len(rows)
     found = covered(done) if wrt == "theta" else None
-    apart, few = found is not None and _is_apart(f, found, 1), footprint(done)
-    return Plan(layers, apart, bool(few.uses), max(saved, 1), shape, rows, few, few.uses)
+    apart, few = found is not None and _is_apart(f, found, 1, anew=True), footprint(done)
+    return Plan(layers, apart, bool(few.uses), max(saved, 1), shape, rows, few, few.uses, state)
 
 
-def _is_apart(f: Functional, done: Pass, row: int) -> bool:
+def _is_apart(f: Functional, done: Pass, row: int, *, anew: bool = False) -> bool:
     """Whether nothing comes back from an example to the rows of others, for such a graph."""
     known = _APART.setdefault(f.model, set())
-    if done.structure not in known:
+    if anew or done.structure not in known:
         if not row_is_alone(done.output, [call.z for call in done.calls], row):
             return False
+        if len(known) >= _KINDS:
+            known.clear()
         known.add(done.structure)
     return True
 
@@ -231,24 +247,31 @@ def record(
     if not any(here.start <= row < here.stop for row in rows):
         rows = [here.start, here.stop - 1][1 - plan.shared :]
         few = footprint(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.by_hand))
-    there = max(i for i, row in enumerate(rows) if here.start <= row < here.stop)
-    row = rows[there] - here.start
+    known = {row: i for i, row in enumerate(rows) if here.start <= row < here.stop}
+    first, last = min(known), max(known)
+    these, there = _ends(first - here.start, last - here.start), _ends(known[first], known[last])
     done = covered(all_)
-    if done is None or not _is_apart(f, done, row):
+    if done is None or not _is_apart(f, done, last - here.start):
         return _doubted(f, plan, x)
     mark = footprint(all_, {call.z.node for call in done.calls})
-    # Some length may by chance be that of n.
-    if plan.shared and (mark.calls != few.calls or mark.uses != plan.uses):
+    # A model may go another way, and some length may by chance be that of n.
+    odd = plan.by_hand and few.uses != plan.uses
+    if odd or mark.uses != plan.uses or mark.calls != few.calls:
         return _doubted(f, plan, x)
     output = differentiable_output(done.output, n)
-    outputs = Moves([(output[row], few.output[there])], dtypes_of(f))
-    inputs = moves(f, mark, row, few, there)
+    outputs = Moves([(output[these], few.output[there])], dtypes_of(f))
+    inputs = moves(f, mark, these, few, there)
 
     def same() -> bool:
         outputs.insist_on_none()
         return not inputs.largest
 
     return done, same
+
+
+def _ends(first: int, last: int) -> slice:
+    """Two rows, or one, as a view."""
+    return slice(first, last + 1, max(last - first, 1))
 
 
 def _doubted(f: Functional, plan: Plan, x: Any) -> None:

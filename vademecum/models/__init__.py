@@ -19,6 +19,7 @@ from vademecum.models.inputs import (
     call_arguments,
     count_examples,
     map_tensors,
+    named_leaves,
     named_tensors,
     refuse_nan,
     replaced,
@@ -46,8 +47,8 @@ __all__ = [
     "tensor_places", "untouched", "unwrapped",
     # inputs, outputs, losses
     "Loss", "Output", "batches", "call_arguments", "chosen_output", "count_examples", "described",
-    "differentiable_output", "loss_for", "map_tensors", "mean_over_batches", "named_tensors",
-    "refuse_nan", "replaced", "variable",
+    "differentiable_output", "loss_for", "map_tensors", "mean_over_batches", "named_leaves",
+    "named_tensors", "refuse_nan", "replaced", "variable",
     # independence of examples
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",

@@ -20,8 +20,8 @@ from torch import Tensor
 from vademecum.arguments import choice, floats
 
 __all__ = [
-    "Entangled", "call_arguments", "count_examples", "map_tensors", "named_tensors", "refuse_nan",
-    "replaced", "variable",
+    "Entangled", "call_arguments", "count_examples", "map_tensors", "named_leaves", "named_tensors",
+    "refuse_nan", "replaced", "variable",
 ]  # fmt: skip
 
 _CONSTANTS = (  # what goes to every example as it is
@@ -59,7 +59,7 @@ def count_examples(x: Any, y: Tensor | None = None) -> int:
     """The number of examples, along the first axis of every tensor."""
     refuse_nan(x)
     shapes: dict[str, tuple[int, ...]] = {}
-    for name, leaf in _leaves(x, "x"):
+    for name, leaf in named_leaves(x):
         if isinstance(leaf, Tensor) and _dense(leaf):
             shapes[name] = tuple(leaf.shape)
         elif not isinstance(leaf, _CONSTANTS) and not callable(leaf):
@@ -125,10 +125,10 @@ def map_tensors(x: Any, select: Callable[[Tensor], Tensor]) -> Any:
 
 def named_tensors(x: Any, name: str = "x") -> Iterator[tuple[str, Tensor]]:
     """The tensors among the inputs, in the order in which `map_tensors` meets them."""
-    return ((place, leaf) for place, leaf in _leaves(x, name) if isinstance(leaf, Tensor))
+    return ((place, leaf) for place, leaf in named_leaves(x, name) if isinstance(leaf, Tensor))
 
 
-def _leaves(x: Any, name: str) -> Iterator[tuple[str, Any]]:
+def named_leaves(x: Any, name: str = "x") -> Iterator[tuple[str, Any]]:
     """What the structure holds that is none itself, with its places."""
     if isinstance(x, Mapping):
         entries = [(f"[{k!r}]", v) for k, v in x.items()]
@@ -142,7 +142,7 @@ def _leaves(x: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield name, x
         return
     for place, v in entries:
-        yield from _leaves(v, f"{name}{place}")
+        yield from named_leaves(v, f"{name}{place}")
 
 
 def _dense(t: Tensor) -> bool:
