@@ -16,10 +16,13 @@ from vademecum.testing.laws import changes, snapshot
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even")
 
 
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("gram", [None, True])
 @pytest.mark.parametrize("name", NETS)
-def test_they_are_the_norms(name, gram, monkeypatch):
+def test_they_are_the_norms(name, gram, together, monkeypatch):
     net, x, y = make(name)
+    if together:  # as on a GPU
+        monkeypatch.setattr(example_norms, "_ONE_BY_ONE", set())
     if gram:  # for all layers that have one
         monkeypatch.setattr(example_norms, "gram_is_smaller", lambda times, size: True)
     before = snapshot(net.train())
@@ -27,6 +30,45 @@ def test_they_are_the_norms(name, gram, monkeypatch):
         found = gradient_norms(net, x, y, loss=F.cross_entropy)
     assert not list(changes(before, snapshot(net)))
     close(name, found, loop(net, x, y).to(found.dtype).norm(dim=1))
+
+
+class Stack(nn.Module):
+    """Layers of which many are alike, and some in all but a setting."""
+
+    def __init__(self):
+        super().__init__()
+        norms = [nn.LayerNorm(4), nn.LayerNorm(4), nn.LayerNorm(4, eps=0.5), nn.LayerNorm(4, 0.5)]
+        norms += [nn.RMSNorm(4), nn.RMSNorm(4), nn.RMSNorm(4, eps=0.5)]
+        linear = [nn.Linear(4, 4) for _ in range(5)]
+        self.inner = nn.ModuleList([*linear, *norms])
+        self.last = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.last[2].weight = self.last[0].weight
+
+    def forward(self, x):
+        for layer in self.inner:
+            x = x + torch.tanh(layer(x))
+        x = x.mean(1)
+        for layer in self.last:  # with other shapes of what goes in
+            x = x + torch.tanh(layer(x))
+        return x
+
+
+@pytest.mark.parametrize("memory", [2**28, 1500, 1])
+@pytest.mark.parametrize("gram", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_layers_that_are_taken_together(dtype, gram, memory, monkeypatch):
+    """As on a GPU."""
+    torch.manual_seed(0)
+    net, (x, y) = Stack().to(dtype), (torch.randn(5, 3, 4, dtype=dtype), torch.arange(5) % 4)
+    monkeypatch.setattr(example_norms, "gram_is_smaller", lambda times, size: gram)
+    formed = spy(monkeypatch)
+    wanted = gradient_norms(net, x, y, loss=F.cross_entropy)
+    count = len(formed)
+    monkeypatch.setattr(example_norms, "_ONE_BY_ONE", set())
+    monkeypatch.setattr(example_norms, "_TOGETHER", memory)
+    found = gradient_norms(net, x, y, loss=F.cross_entropy)
+    torch.testing.assert_close(found, wanted)
+    assert (len(formed) < 2 * count) == (memory > 1)
 
 
 def test_no_gradient_of_a_wide_layer_is_formed(monkeypatch):

@@ -47,6 +47,7 @@ from vademecum.models import Loss, Output, count_examples, map_tensors
 __all__ = ["gradient_norms"]
 
 _PORTION = 2**26  # bytes of gradients at a time
+_ONE_BY_ONE = {"cpu"}  # devices where layers that are taken together would not pay
 _TOGETHER = 2**28  # bytes of what went in and came back, for layers that are taken together
 
 
@@ -160,7 +161,7 @@ class _Use(NamedTuple):
     def kind(self) -> Any:
         """What uses agree in that can be taken together, if they can."""
         rule, settings = self.call.rule, self.call.rule.settings
-        if settings is None or self.a.device.type == "cpu":  # where it would not pay
+        if settings is None or self.a.device.type in _ONE_BY_ONE:
             return None
         more = (getattr(self.call.layer, name) for name in settings)
         return rule.gradient, self.own, self.a.shape, self.b.shape, *more
