@@ -4,18 +4,19 @@
 for (const figure of document.querySelectorAll(".picture")) {
   const form = figure.querySelector("form"), image = figure.querySelector("img"), note = figure.querySelector(".note");
   const play = figure.querySelector(".play"), prefix = figure.dataset.name && `${figure.dataset.name}.`;
-  const controls = all("[data-knob]", form);
+  const controls = all("[data-knob]", form), plays = controls.find((c) => c.dataset.knob === figure.dataset.plays);
   const files = figure.dataset.files && JSON.parse(figure.dataset.files);
   const link = figure.querySelector(".download");
   let request = new AbortController();
 
   const state = () => Object.fromEntries(controls.map((c) => [c.dataset.knob, valueOf(c)]));
+  const placesOf = (c) => c.dataset.positions?.split(" ") ?? [...(c.options ?? [])].map((option) => option.value);
 
   // As files there are drawings at a few positions: the one that differs least from what is asked for.
   function nearest(knobs) {
     const far = ([drawn]) => controls.reduce((sum, c) => {
-      const name = c.dataset.knob, places = c.dataset.positions?.split(" ");
-      if (!places) return sum + 2 * (String(drawn[name]) !== knobs[name]);
+      const name = c.dataset.knob, places = placesOf(c);
+      if (!c.dataset.positions) return sum + 2 * (String(drawn[name]) !== knobs[name]);
       return sum + Math.abs(places.indexOf(String(drawn[name])) - places.indexOf(knobs[name])) / places.length;
     }, 0);
     return files.reduce((best, file) => (far(file) < far(best) ? file : best));
@@ -28,9 +29,8 @@ for (const figure of document.querySelectorAll(".picture")) {
   }
 
   function set(control, text) {
-    if (control.type === "checkbox") control.checked = text === "True" || text === "true";
-    else if (!control.dataset.positions) control.value = text;
-    else if (control.dataset.positions.split(" ").includes(text)) control.value = control.dataset.positions.split(" ").indexOf(text);
+    if (control.type === "checkbox") control.checked = text === "True";
+    else if (placesOf(control).includes(text)) control.value = control.dataset.positions ? placesOf(control).indexOf(text) : text;
     label(control);
   }
 
@@ -45,7 +45,7 @@ for (const figure of document.querySelectorAll(".picture")) {
   function remember() {
     const query = new URLSearchParams(location.search);
     for (const c of controls) query.delete(prefix + c.dataset.knob);
-    for (const [name, value] of Object.entries(changed(form))) query.set(prefix + name, value);
+    for (const c of moved(form)) query.set(prefix + c.dataset.knob, valueOf(c));
     history.replaceState(null, "", `${location.pathname}${query.size ? "?" + query : ""}${location.hash}`);
   }
 
@@ -61,9 +61,8 @@ for (const figure of document.querySelectorAll(".picture")) {
       image.src = drawing;
       const drawn = files ? nearest(knobs)[0] : knobs;
       image.alt = `${figure.dataset.title}: ${Object.entries(drawn).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")}`;
-      const call = Object.entries(changed(form)).map(([name, value]) => `${name}=${python(value)}`).join(", ");
       const copy = figure.querySelector("[data-copy]");
-      copy.dataset.copy = copy.dataset.copy.replace(/\n\n(\w+)\([^]*$/, `\n\n$1(${call})`);
+      copy.dataset.copy = copy.dataset.copy.replace(/\n\n(\w+)\([^]*$/, `\n\n$1(${call(form)})`);
       link.href = drawing;
       const other = files && Object.entries(drawn).some(([name, value]) => String(value) !== knobs[name]);
       note.textContent = other ? "The nearest position that was drawn; “vade atlas” draws them all." : "";
@@ -77,14 +76,13 @@ for (const figure of document.querySelectorAll(".picture")) {
     }
   }
 
-  const beforehand = { priority: "low", headers: { purpose: "prefetch" } };
-
-  // What a slider will show next is fetched before it is asked for, once nothing else is to do.
-  function ahead(control) {
-    const { signal } = request, places = control.dataset.positions?.split(" ") ?? [];
-    for (const i of [+control.value + 1, +control.value - 1]) {
-      if (places[i] === undefined || files) continue;
-      fetch(address({ ...state(), [control.dataset.knob]: places[i] }), { signal, ...beforehand }).catch(() => {});
+  // What a control will show next is fetched before it is asked for, if there is nothing else to do.
+  function ahead(control, steps, signal) {
+    const places = placesOf(control), at = places.indexOf(valueOf(control));
+    for (const next of steps.map((step) => places[at + step])) {
+      if (next === undefined || files) continue;
+      const knobs = { ...state(), [control.dataset.knob]: next };
+      fetch(address(knobs), { signal, priority: "low", headers: { purpose: "prefetch" } }).catch(() => {});
     }
   }
 
@@ -93,7 +91,7 @@ for (const figure of document.querySelectorAll(".picture")) {
     label(target);
     await show();
     const { signal } = request;
-    setTimeout(() => signal.aborted || ahead(target), 400);
+    setTimeout(() => signal.aborted || ahead(target, [1, -1], signal), 400);
   });
   form.addEventListener("submit", (event) => event.preventDefault());
 
@@ -105,20 +103,18 @@ for (const figure of document.querySelectorAll(".picture")) {
 
   async function run() {
     const own = (playing = Math.random());
-    const control = controls.find((c) => c.dataset.knob === figure.dataset.plays);
-    const places = (control.dataset.positions?.split(" ") ?? [...control.options].map((option) => option.value))
-      .filter((place) => !files || files.some(([drawn]) => String(drawn[control.dataset.knob]) === place));
-    const start = places.indexOf(valueOf(control));
+    const places = placesOf(plays).filter((place) => !files || files.some(([drawn]) => String(drawn[figure.dataset.plays]) === place));
+    const start = places.indexOf(valueOf(plays));
     play.textContent = "Pause";
     for (let i = start === places.length - 1 ? 0 : start + 1; i < places.length; i++) {
-      set(control, places[i]);
+      set(plays, places[i]);
       const pause = new Promise((wake) => setTimeout(wake, Math.max(150, 5000 / places.length)));
       const shown = await show();
-      if (i + 1 < places.length && !files) fetch(address({ ...state(), [control.dataset.knob]: places[i + 1] }), beforehand).catch(() => {});
+      if (playing === own) ahead(plays, [1]);
       await pause;
       if (playing !== own || !shown) break;
     }
-    if (playing === own) stop();
+    if (playing === own) (stop(), remember());
   }
   play?.addEventListener("click", () => (playing ? (stop(), remember()) : run()));
 

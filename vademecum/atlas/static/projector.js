@@ -1,10 +1,10 @@
 // Projector mode: one picture or statement at a time, in large type; arrows go on, Escape ends.
 "use strict";
 {
-  const slides = all(".picture, .statement, .erratum, .alone"), button = at("projector");
+  const button = at("projector");
   const stage = Object.assign(document.createElement("dialog"), { className: "stage" });
   stage.setAttribute("aria-label", "Projector");
-  let current = -1, mark, wasOpen;
+  let slides = all(".picture, .statement, .erratum, .alone"), current = -1, mark, wasOpen;
 
   function leave() {
     if (current < 0) return;
@@ -28,7 +28,8 @@
   }
 
   function begin() {
-    if (!slides.length || stage.open) return;
+    slides = all(".picture, .statement, .erratum:not([hidden]), .alone");
+    if (!slides.length) return;
     const inSight = slides.findIndex((slide) => slide.offsetParent && slide.getBoundingClientRect().bottom > 80);
     const named = slides.findIndex((slide) => slide.id && `#${slide.id}` === location.hash);
     stage.showModal();

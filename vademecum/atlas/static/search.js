@@ -87,7 +87,7 @@
       const link = Object.assign(document.createElement("a"), { href: panel.dataset.root + entry.to, textContent: entry.title, tabIndex: -1 });
       const kind = Object.assign(document.createElement("span"), { className: "tag", textContent: entry.kind });
       row.append(kind, " ", link, " ", Object.assign(document.createElement("small"), { textContent: entry.more }));
-      row.addEventListener("click", () => link.click());
+      row.addEventListener("click", ({ target }) => target === link || link.click());
       return row;
     }));
     count.textContent = box.value.trim() ? `${hits.length} found${hits.length > most ? `, the best ${most} of them below` : ""}` : "";
