@@ -21,7 +21,17 @@ def test_copying_as_python(page, atlas):
     page.get_by_role("button", name="Copy as Python").click()
     page.get_by_role("button", name="Copied").wait_for()
     code = page.evaluate("navigator.clipboard.readText()")
-    assert code.endswith('print(select("connectionism.novikov_bound")[0].run(7, power=1.5))')
+    assert code.endswith("print(claim.run(7, power=1.5))")
+    page.goto(f"{atlas.base}/rooms/connectionism/cover_counting")
+    page.get_by_text("Run it with other numbers").click()
+    page.get_by_label("formula").select_option(index=1)  # a function, which a foil has
+    page.get_by_role("button", name="Copy as Python").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    said = subprocess.run(
+        [sys.executable, "-c", page.evaluate("navigator.clipboard.readText()")],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert "refuted" in said
 
 
 def test_running_and_breaking_a_claim(page, atlas):

@@ -18,14 +18,17 @@ async function ask(address, options) {
 }
 
 const valueOf = (c) => (c.type === "checkbox" ? (c.checked ? "True" : "False") : c.dataset.positions ? c.dataset.positions.split(" ")[c.value] : c.value);
-const python = (text) => (/^(-?[\d.]+(e[-+]?\d+)?|True|False|None|[([].*)$/.test(text) ? text : JSON.stringify(text));
-
-// Controls that do not stand at their defaults, by name.
-function changed(form) {
-  const moved = all("[data-knob]", form).filter((c) => valueOf(c) !== c.dataset.default);
-  return Object.fromEntries(moved.map((c) => [c.dataset.knob, valueOf(c)]));
-}
 for (const c of all("[data-knob]")) c.dataset.default ??= valueOf(c);
+
+// Controls that do not stand at their defaults, and what they say as arguments of a call.
+const moved = (form) => all("[data-knob]", form).filter((c) => valueOf(c) !== c.dataset.default);
+const call = (form) => moved(form).map((c) => `${c.dataset.knob}=${python(c)}`).join(", ");
+function python(c) {
+  const text = valueOf(c);
+  if ("foil" in c.dataset) return `claim.foils[${text}].knobs["${c.dataset.knob}"]`;
+  if (!/^(-?[\d.]+(e[-+]?\d+)?j?|-?inf|True|False|None|[([].*)$/.test(text)) return JSON.stringify(text);
+  return text.replace(/\binf\b/g, 'float("inf")');
+}
 
 // What scrolls sideways can be reached by keyboard, and what does not is no stop for it.
 function reach(within) {
@@ -62,8 +65,8 @@ for (const button of all("[data-copy]")) {
     const form = button.closest("form[data-claim]");
     let text = button.dataset.copy;
     if (form) {
-      const knobs = Object.entries(changed(form)).map(([name, value]) => `, ${name}=${python(value)}`).join("");
-      text = `from vademecum.claims import select\n\nprint(select("${form.dataset.claim}")[0].run(${form.elements.seed.value}${knobs}))`;
+      const given = [form.elements.seed.value, call(form)].filter(Boolean).join(", ");
+      text = `from vademecum.claims import select\n\n(claim,) = select("${form.dataset.claim}")\nprint(claim.run(${given}))`;
     }
     await navigator.clipboard.writeText(text).then(() => (button.textContent = "Copied"), () => prompt("Copy:", text));
     setTimeout(() => (button.textContent = words), 1500);
