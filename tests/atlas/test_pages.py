@@ -30,9 +30,6 @@ class Blank:
     def svg(self, picture, knobs):
         return b"<svg/>"
 
-    def positions(self, picture):
-        return [picture.at({}), picture.at({"step": 0}) if "step" in picture.knobs else {}]
-
 
 class Outline(HTMLParser):
     """The ids, links and images of a page, and whether its elements are closed in order."""
@@ -119,8 +116,8 @@ def test_a_source_page_shows_the_source_as_it_is(pages, module):
 
 def test_a_room_page_tells_what_a_run_found(fakes):
     known = Verdicts(fakes.values())
-    known._known |= ({fakes[n].id: Known().with_reports([fakes[n].run()])
-                 for n in ("true", "false", "raises")})  # fmt: skip
+    ran = [fakes[name] for name in ("true", "false", "raises")]
+    known.learn({claim.id: Known().with_reports([claim.run()]) for claim in ran})
     try:
         page = Pages(known, Links(), Blank()).room("fake_claims")
     finally:
@@ -170,6 +167,7 @@ def test_a_broken_claim_stands_beside_the_right_one(pages):
     assert "where the formula demands" in page
     assert 'class="failed"' in page
     assert "It survived" in pages.broken(claim, 0, right, right)
+    assert 'href="/pictures/connectionism/perceptron_learns"' in pages.statement(claim)
 
 
 def test_a_figure_in_an_answer_is_an_image(pages):
@@ -210,12 +208,12 @@ def test_a_picture_page_holds_its_state(pages):
 
 
 def test_a_picture_in_files_knows_what_was_drawn(pages):
-    made = Pages(pages.verdicts, Links("../../", ".html"), Blank()).picture(REGIONS, {})
+    made = Pages(pages.verdicts, Links("../../", ".html"), None).picture(REGIONS, {})
     (listed,) = re.findall(r'data-files="(.+?)"', made)
-    (_, first), (knobs, other) = json.loads(html.unescape(listed))
-    assert first == "../../pictures/approximation/regions_while_training/first.svg"
-    assert other == "../../pictures/approximation/regions_while_training/step-0.svg"
-    assert knobs["step"] == 0
+    files = {address: knobs for knobs, address in json.loads(html.unescape(listed))}
+    below = "../../pictures/approximation/regions_while_training"
+    assert files[f"{below}/first.svg"] == REGIONS.at({})
+    assert files[f"{below}/step-0.svg"] == REGIONS.at({"step": 0})
 
 
 def test_chapters_have_titles_and_a_sentence():
@@ -262,7 +260,7 @@ def test_claims_lead_to_the_parts_they_test():
 
 
 def test_static_pages_are_relative_and_ask_nobody(verdicts):
-    pages = Pages(verdicts, Links("../", ".html"), Blank())
+    pages = Pages(verdicts, Links("../", ".html"), None)
     page = pages.room("connectionism")
     assert not re.search(r'(href|src|action)="/', page)
     assert "<button>Break it</button>" not in page

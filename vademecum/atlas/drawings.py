@@ -46,10 +46,6 @@ class Drawings:
         """The picture, as soon as it is drawn."""
         return self.ask(picture, knobs).result()
 
-    def positions(self, picture: Picture) -> list[dict[str, Any]]:
-        """The knobs for which there would be a file."""
-        return positions(picture)
-
     def ask(self, picture: Picture, knobs: Mapping[str, Any], rank: int = 0) -> Future[bytes]:
         """The picture, some time; cancel it when nobody waits any more.
 

@@ -26,7 +26,7 @@ from vademecum.claims import Workers, select
 from vademecum.claims.memory import Known
 from vademecum.errors import UsageError
 from vademecum.figures import has_curves
-from vademecum.pictures import Picture, find_picture
+from vademecum.pictures import find_picture
 from vademecum.progress import ticking
 
 __all__ = ["export_site"]
@@ -97,7 +97,7 @@ def _tasks(
 ) -> Iterator[tuple[Future, str]]:
     """What is to be made, and the path of its file; what takes longest first."""
     claims = tuple(verdicts.claims)
-    pages = Pages(verdicts, Links("", ".html"), Stills())
+    pages = Pages(verdicts, Links("", ".html"), None)
     for picture in pages.pictures:
         for knobs in positions(picture):
             path = pages.links.drawing(picture, knobs)
@@ -145,19 +145,7 @@ def _page(claims: tuple[str, ...], known: dict[str, Known], depth: int, kind: st
 @cache
 def _site(claims: tuple[str, ...], depth: int) -> Pages:
     chosen = [claim for claim in select() if claim.id in claims]
-    return Pages(Verdicts(chosen), Links("../" * depth, ".html"), Stills())
-
-
-class Stills:
-    """Drawings that lie beside the pages."""
-
-    def svg(self, picture: Picture, knobs: Any) -> bytes:
-        """No page holds one."""
-        raise NotImplementedError
-
-    def positions(self, picture: Picture) -> list[dict[str, Any]]:
-        """The knobs for which there is a file."""
-        return positions(picture)
+    return Pages(Verdicts(chosen), Links("../" * depth, ".html"), None)
 
 
 def _referred(pages: Pages) -> set[str]:

@@ -18,6 +18,7 @@ from pygments.lexers import PythonLexer
 import vademecum
 from vademecum.atlas.chapters import Chapter, chapters, prerequisites, sheets
 from vademecum.atlas.controls import controls
+from vademecum.atlas.drawings import positions
 from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
 from vademecum.atlas.search import entries
@@ -46,8 +47,8 @@ class Pages:
     Args:
         verdicts: The claims and what is known about them.
         links: How pages refer to each other.
-        drawings: Has `svg(picture, knobs)`, for a drawing that stands in a page when it arrives; if
-            pages are files, `positions(picture)`, the knobs for which there is a file.
+        drawings: Has `svg(picture, knobs)`, for a drawing that stands in a page when it arrives;
+            None if pages are files.
     """
 
     def __init__(self, verdicts: Verdicts, links: Links, drawings: Any):
@@ -106,6 +107,7 @@ class Pages:
             "statement.html",
             s=self._statement(claim),
             chapter=chapter,
+            pictures=[p for p in self.pictures if claim.id in p.claims],
             code=_highlighted(inspect.getsource(inspect.unwrap(claim.check))),
             before=order[at - 1] if at else None,
             after=order[at + 1] if at + 1 < len(order) else None,
@@ -199,7 +201,7 @@ class Pages:
             source = _embedded(self.drawings.svg(picture, at))
         files = []
         if self.links.static:
-            files = [(k, self.links.drawing(picture, k)) for k in self.drawings.positions(picture)]
+            files = [(k, self.links.drawing(picture, k)) for k in positions(picture)]
         return {
             "picture": picture,
             "controls": controls(picture, at),

@@ -54,7 +54,11 @@ def entries(
 
 def _export(room: str, name: str, thing: Any, links: Links) -> dict[str, str]:
     about, place = (inspect.getdoc(thing) or "").partition("\n")[0], place_of(thing)
-    to = f"{links.page(f'source/{place.module}')}#L{place.line}" if place else f"rooms/{room}"
+    to = (
+        f"{links.page(f'source/{place.module}')}#L{place.line}"
+        if place
+        else links.page(f"rooms/{room}")
+    )
     return _entry("export", f"{name}: {about}", f"vademecum.{room}.{name}", to, name)
 
 
