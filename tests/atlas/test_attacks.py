@@ -106,10 +106,11 @@ def test_numbers_that_are_none(client, number):
     answer = client.post(RUN, data={"knob-power": number}, headers=OURS)
     assert answer.status_code == 400
     assert len(answer.text) < 300
-    picture = "/pictures/approximation/barron_rate"
-    for address in (picture, f"{picture}.svg"):
-        answer = client.get(address, params={"waves": number}, headers=OURS)
-        assert answer.status_code in (400, 404)
+    picture = "/pictures/connectionism/completed_digit"
+    for address, in_a_page in ((picture, True), (f"{picture}.svg", False)):
+        answer = client.get(address, params={"stored": number}, headers=OURS)
+        assert answer.status_code == 400
+        assert ("<nav" in answer.text) == in_a_page
 
 
 def test_foils_that_there_are_not(client):

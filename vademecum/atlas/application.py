@@ -108,7 +108,11 @@ class _Site:
 
     def picture(self, request: Request) -> str:
         picture = self._picture(request)
-        return self.pages.picture(picture, picture.read(request.query_params))
+        try:
+            knobs = picture.read(request.query_params)
+        except UsageError as error:
+            raise HTTPException(400, f"{error}.") from error
+        return self.pages.picture(picture, knobs)
 
     def source(self, request: Request) -> str:
         module = request.path_params["module"]
