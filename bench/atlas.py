@@ -177,10 +177,10 @@ def visit(address: str, seconds: float) -> dict[str, list]:
         dice, visitor, shown = random.Random(number), Visitor(address), pictures()
         picture = dice.choice(shown)
         knobs = {knob.name: knob.default for knob in picture.knobs.values()}
-        end = time.perf_counter() + seconds
+        asked, end = False, time.perf_counter() + seconds
         time.sleep(2 * dice.random())
-        while time.perf_counter() < end:
-            knob = dice.choice(list(picture.knobs.values()))
+        while not asked or time.perf_counter() < end:
+            asked, knob = True, dice.choice(list(picture.knobs.values()))
             knobs[knob.name] = dice.choice(knob.positions)
             try:
                 took.append(visitor.page(_address(picture, dice, knobs)))
@@ -200,10 +200,9 @@ def visit(address: str, seconds: float) -> dict[str, list]:
 def _tree(root: int) -> list[int]:
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has just ended
-            continue
+        pid = int(path.parent.name)
+        if told := _told(pid, "stat"):
+            parents[pid] = int(told.rpartition(")")[2].split()[1])
     found = [root]
     for pid in found:
         found += [child for child, parent in parents.items() if parent == pid]
@@ -211,13 +210,20 @@ def _tree(root: int) -> list[int]:
 
 
 def _ticks(pid: int) -> int:
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    words = _told(pid, "stat").rpartition(")")[2].split() or [0] * 13
     return int(words[11]) + int(words[12])
 
 
 def _proportional_kilobytes(pid: int) -> int:
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return int(re.findall(r"^Pss:\s+(\d+)", text, re.MULTILINE)[0])
+    found = re.findall(r"^Pss:\s+(\d+)", _told(pid, "smaps_rollup"), re.MULTILINE)
+    return int(found[0]) if found else 0
+
+
+def _told(pid: int, what: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{what}").read_text()
+    except OSError:  # it has just ended
+        return ""
 
 
 if __name__ == "__main__":  # the visitors, in a process of their own

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from vademecum.atlas.network import dossier, parse_shape, split_name
-from vademecum.atlas.server import looking
+from vademecum.atlas.server import Looking
 from vademecum.errors import UsageError
 
 SOURCE = """
@@ -96,7 +96,7 @@ def test_what_cannot_be_looked_at(file, name, message):
 def test_a_file_that_fails_or_dies(file, tmp_path):
     (tmp_path / "broken.py").write_text("net = 1 / 0")
     assert "ZeroDivisionError" in dossier(f"{tmp_path}/broken.py:net", None).error
-    found = looking(f"{file}:dies", None)()
+    found = Looking(f"{file}:dies", None)()
     assert found is not None
     assert "exit code 3" in found.error
 

@@ -30,7 +30,9 @@ from vademecum.atlas.pages import Pages
 from vademecum.atlas.sources import our_modules
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, Report
+from vademecum.claims.workers import Closed
 from vademecum.errors import UsageError
+from vademecum.figures import has_curves
 from vademecum.pictures import Picture
 
 __all__ = ["STATIC", "application"]
@@ -68,7 +70,7 @@ def application(
 
     handlers: Any = {HTTPException: site.refuse, UsageError: site.wrong, ClientDisconnect: _gone}
     handlers |= {TimeoutError: site.failed, ChildProcessError: site.failed}
-    handlers |= {MemoryError: site.failed}
+    handlers |= {MemoryError: site.failed, Closed: site.closed}
     inner = Starlette(routes=site.routes(), lifespan=closing, exception_handlers=handlers)
     inner.router.redirect_slashes = False
     return Gate(inner, token=token, hosts=hosts, cookie=cookie)
@@ -103,7 +105,7 @@ class _Site:
     def room(self, request: Request) -> str:
         room = request.path_params["room"]
         if room not in self.pages.rooms:
-            raise HTTPException(404, f"There is no room {room!r}.")
+            raise HTTPException(404, f"There is no room {room[:80]!r}.")
         return self.pages.room(room)
 
     def picture(self, request: Request) -> str:
@@ -117,7 +119,7 @@ class _Site:
     def source(self, request: Request) -> str:
         module = request.path_params["module"]
         if module not in our_modules():
-            raise HTTPException(404, f"There is no module {module!r}.")
+            raise HTTPException(404, f"There is no module {module[:80]!r}.")
         return self.pages.source(module)
 
     async def search(self, _: Request) -> Response:
@@ -131,8 +133,8 @@ class _Site:
 
     async def figure(self, request: Request) -> Response:
         report = self.verdicts.known(self._claim(request).id).report
-        if report is None:
-            raise HTTPException(404, "This claim has not run yet.")
+        if report is None or not has_curves(report):
+            raise HTTPException(404, "There is nothing to draw of this claim, or it never ran.")
         asked = self.drawings.evidence(report)
         return _svg(request, await _awaited(request, asked, asked.cancel))
 
@@ -174,7 +176,11 @@ class _Site:
         return PlainTextResponse(str(error), 400)
 
     async def failed(self, _: Request, error: Exception) -> Response:
-        return PlainTextResponse(f"This took too much: {error}.", 503)
+        words = str(error) or "there is not so much memory"
+        return PlainTextResponse(f"This took too much: {words}.", 503)
+
+    async def closed(self, _: Request, __: Exception) -> Response:
+        return PlainTextResponse("The atlas is closing.", 503)
 
     def _claim(self, request: Request) -> Claim:
         claim = self.verdicts.claims.get("{room}.{name}".format_map(request.path_params))

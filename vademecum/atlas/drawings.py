@@ -1,7 +1,7 @@
 """Drawings: pictures as SVG, made in worker processes and kept.
 
 Who asks for what is being drawn waits for the same drawing; one that nobody waits for any more is
-not begun. A picture goes to the process that drew it last, where its caches are, unless another is
+not begun. A picture goes to the process that drew it first, where its caches are, unless another is
 idle. The processes are forked from one that has imported every room, so a fresh one takes no time;
 each drawing has limits of CPU time, wall time and memory.
 """

@@ -19,7 +19,7 @@ from vademecum.atlas.drawings import draw_picture, positions
 from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
 from vademecum.atlas.pages import Pages
-from vademecum.atlas.server import looking, prepare
+from vademecum.atlas.server import Looking, prepare
 from vademecum.atlas.sources import parts_of, place_of, room_exports
 from vademecum.atlas.verdicts import Verdicts, figure
 from vademecum.claims import Workers, select
@@ -63,7 +63,7 @@ def export_site(
             print(f"Running {len(missing)} claims first ...", flush=True)
             known.start(missing)
             known.wait()
-        tasks = dict(_tasks(known, looking(network, shape)(), crew))
+        tasks = dict(_tasks(known, Looking(network, shape)(), crew))
         with ticking("files", len(tasks), progress=True) as tick:
             for task in as_completed(tasks):
                 _write(folder / tasks[task], task.result())
@@ -84,7 +84,7 @@ def _is_ours(folder: Path) -> bool:
     if not any(folder.iterdir()):
         return True
     first = folder / _MARK
-    return first.is_file() and "Vademecum" in first.read_text(encoding="utf-8")
+    return first.is_file() and "Vademecum" in first.read_text(encoding="utf-8", errors="replace")
 
 
 def _write(path: Path, content: str | bytes) -> None:

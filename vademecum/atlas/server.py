@@ -12,7 +12,8 @@ import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from multiprocessing import forkserver, get_all_start_methods
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,9 @@ from vademecum.errors import UsageError
 
 if TYPE_CHECKING:
     from vademecum.atlas.network import Dossier
+    from vademecum.claims import Workers
 
-__all__ = ["looking", "prepare", "serve"]
+__all__ = ["Looking", "prepare", "serve"]
 
 _LOCAL = ("127.0.0.1", "localhost")
 _LOOKING_SECONDS = 120.0
@@ -74,7 +76,8 @@ def serve(
         prepare()
         gc.disable()  # until all is imported
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again at the end
-            _run(bound, address, hosts, token, looking(network, shape), browser=browser)
+            look = Looking(network, shape)
+            _run(bound, address, hosts, token, look, browser=browser)
     print("The atlas has stopped.")
 
 
@@ -83,7 +86,7 @@ def _run(
     address: str,
     hosts: list[str],
     token: str,
-    look: "Callable[[], Dossier | None]",
+    look: "Looking",
     *,
     browser: bool,
 ) -> None:
@@ -100,8 +103,8 @@ def _run(
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            drawings.close()  # or visitors who wait for a drawing would hold it up
-            verdicts.close()
+            for work in (drawings, verdicts, look):  # or visitors who wait would hold it up
+                work.close()
             await super().shutdown(sockets)
 
     gc.freeze()  # or each collection would go through all of torch, and hold a page up
@@ -111,6 +114,7 @@ def _run(
         verdicts.start(missing)
     settings = uvicorn.Config(
         app,
+        http="h11",  # limits the length of headers, and knows what a Host is
         log_level="error",
         server_header=False,
         timeout_graceful_shutdown=1,
@@ -139,21 +143,36 @@ def _bind(host: str, port: int) -> socket.socket:
     return made
 
 
-def looking(network: str | None, shape: tuple[int, ...] | None) -> "Callable[[], Dossier | None]":
-    """A function that looks at the network again each time, in a process that may die of it."""
-    if network is None:
-        return lambda: None
+class Looking:
+    """Looks at the user's network again each time, in a process that may die of it.
 
-    def look() -> "Dossier":
+    Args:
+        network: FILE.py:OBJECT, if there is one.
+        shape: The shape of one of its examples.
+    """
+
+    def __init__(self, network: str | None, shape: tuple[int, ...] | None):
+        self._network, self._shape = network, shape
+        self._crews: set[Workers] = set()
+
+    def __call__(self) -> "Dossier | None":
+        """What there is to see."""
         from vademecum.atlas.network import Dossier, dossier
         from vademecum.claims import Workers
 
-        workers = Workers(1, limit=_LOOKING_SECONDS, forked=True)
+        if self._network is None:
+            return None
+        crew = Workers(1, limit=_LOOKING_SECONDS, forked=True)
+        self._crews.add(crew)
         try:
-            return workers.submit(dossier, network, shape).result()
-        except (TimeoutError, ChildProcessError) as error:
-            return Dossier(network, error=f"{type(error).__name__}: {error}")
+            return crew.submit(dossier, self._network, self._shape).result()
+        except (TimeoutError, ChildProcessError, CancelledError) as error:
+            return Dossier(self._network, error=f"{type(error).__name__}: {error}")
         finally:
-            workers.shutdown(cancel_futures=True)
+            self._crews.discard(crew)
+            crew.shutdown(cancel_futures=True)
 
-    return look
+    def close(self) -> None:
+        """Kill what is under way."""
+        for crew in tuple(self._crews):
+            crew.shutdown(cancel_futures=True)

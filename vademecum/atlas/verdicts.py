@@ -6,6 +6,7 @@ what is said of a claim elsewhere comes from runs with the claim's own knobs alo
 """
 
 import importlib
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -30,7 +31,8 @@ class Verdicts:
 
     Args:
         claims: The claims in question.
-        limit: Seconds after which a run is killed and counts as overdue.
+        limit: Seconds after which a trial is killed; of CPU time, those after which a run in the
+            background counts as overdue, so that a busy machine changes no verdict.
         jobs: How many worker processes a run gets.
         nice: By how much other processes go before a run.
     """
@@ -39,10 +41,11 @@ class Verdicts:
         self, claims: Iterable[Claim], *, limit: float = 60.0, jobs: int = 1, nice: int = 0
     ):
         self.claims = {claim.id: claim for claim in claims}
-        self._limits: dict[str, Any] = {"limit": limit, "memory": _MEMORY, "forked": True}
-        self._jobs, self._nice = jobs, nice
+        limits: dict[str, Any] = {"limit": limit, "memory": _MEMORY, "forked": True}
+        self._background = limits | {"limit": 10 * limit, "cpu": math.ceil(limit), "nice": nice}
+        self._jobs = jobs
         self._known = recall(self.claims.values())
-        self._workers = Workers(2, **self._limits)
+        self._workers = Workers(2, **limits)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -78,7 +81,7 @@ class Verdicts:
                 return False
             self._stopped, self._fresh = False, []
             self._chosen = list(self.claims) if names is None else list(names)
-            self._crew = Workers(self._jobs, nice=self._nice, **self._limits)
+            self._crew = Workers(self._jobs, **self._background)
             self._thread = threading.Thread(target=self._run, args=(self._crew,), daemon=True)
             self._thread.start()
             return True

@@ -5,7 +5,8 @@ is a pure function of (claim, seed) and of the code and libraries behind it, so 
 bears a digest of these: the sources of the claim's module and of every module of ours that it
 imports, directly or not, and the versions of Python, torch and NumPy. Runs of the same digest add
 up seed by seed; after any change what was remembered counts as absent. Of many seeds the verdicts
-are kept, and the report of the lowest seed with each verdict.
+are kept, and the report of the lowest seed with each verdict. That a run was overdue says as much
+of the machine as of the claim, and is not remembered.
 
 It is a convenience: what cannot be read counts as absent, what cannot be written is forgotten.
 """
@@ -34,6 +35,7 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:from (vademecum[\w.]*) import (\([^)]*\)|.*)|import (vademecum[\w.]*))",
     re.MULTILINE,
 )
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class Known(NamedTuple):
@@ -95,10 +97,11 @@ def recall(claims: Iterable[Claim]) -> dict[str, Known]:
     """What is known of these claims as they are written now; those that never ran are left out."""
     found = {}
     for claim in claims:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        here = digest(claim.check.__module__)
+        with contextlib.suppress(*_DAMAGE):
             text = (remembered_at() / f"{claim.id}.json").read_text(encoding="utf-8")
             content = json.loads(text)
-            if content["digest"] == digest(claim.check.__module__):
+            if content["digest"] == here:
                 verdicts = {int(seed): verdict for seed, verdict in content["verdicts"].items()}
                 reports = tuple(map(from_json, content["reports"]))
                 found[claim.id] = Known(content["checked"], verdicts, reports)
@@ -109,12 +112,14 @@ def remember(claims: Iterable[Claim], reports: Iterable[Report]) -> None:
     """Add the reports of runs with the claims' own knobs to what is known."""
     by_claim: dict[str, list[Report]] = {}
     for report in reports:
-        by_claim.setdefault(report.id, []).append(report)
-    own = [claim for claim in claims if claim.id in by_claim]
-    before = recall(own)
-    with contextlib.suppress(OSError):
-        for claim in own:
-            known = before.get(claim.id, Known()).with_reports(by_claim[claim.id])
+        if not report.overdue:
+            by_claim.setdefault(report.id, []).append(report)
+    with contextlib.suppress(OSError), _alone():
+        for claim in claims:
+            if claim.id not in by_claim:
+                continue
+            before = recall([claim]).get(claim.id, Known())
+            known = before.with_reports(by_claim[claim.id])
             content = known._asdict() | {
                 "reports": [to_json(r) for r in known.reports],
                 "digest": digest(claim.check.__module__),
@@ -123,9 +128,23 @@ def remember(claims: Iterable[Claim], reports: Iterable[Report]) -> None:
             write_atomically(path, json.dumps(content, allow_nan=False) + "\n")
 
 
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """No other process adds meanwhile, where files can be locked."""
+    remembered_at().mkdir(parents=True, exist_ok=True)
+    with (remembered_at() / ".lock").open("w") as lock:
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @cache
 def digest(module: str) -> str:
     """A digest of a module, of all modules of ours that it needs, and of the libraries below.
+
+    It is taken once, so ask before a run: the sources may change while it lasts.
 
     Example:
         >>> digest("vademecum.errors") == digest("vademecum.files")

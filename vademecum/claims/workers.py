@@ -16,12 +16,16 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from multiprocessing import get_all_start_methods, get_context
-from multiprocessing.connection import Connection
+from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Call", "Workers", "no_ctrl_c"]
+__all__ = ["Call", "Closed", "Workers", "no_ctrl_c"]
+
+
+class Closed(RuntimeError):
+    """A call came after the shutdown."""
 
 
 class _Limits(NamedTuple):
@@ -37,6 +41,7 @@ class Call(Future):
         super().__init__()
         self.task, self.key, self.rank = task, key, rank
         self.process: Any = None  # while it runs
+        self.stopped = False
 
 
 class Workers(Executor):
@@ -98,7 +103,7 @@ class Workers(Executor):
         call = Call((fn, args, kwargs or {}), key, rank)
         with self._wake:
             if self._closed:
-                raise RuntimeError("the workers have been shut down")
+                raise Closed("the workers have been shut down")
             self._waiting.append(call)
             self._wake.notify()
         return call
@@ -107,6 +112,7 @@ class Workers(Executor):
         """Forget a call that waits, or kill the process of one that runs."""
         if not call.cancel():
             with self._wake:
+                call.stopped = True
                 if call.process is not None:
                     call.process.kill()
 
@@ -134,10 +140,15 @@ class Workers(Executor):
                     call.set_exception(error)
                 else:
                     call.set_result(answer)
+        self._drop(number)
+
+    def _drop(self, number: int) -> None:
         with self._wake:
             process, pipe = self._processes.pop(number, (None, None))
         if process is not None and pipe is not None:
-            _end(process, pipe)
+            process.kill()
+            process.join()
+            pipe.close()
 
     def _next(self, number: int) -> Call | None:
         """The call that this thread takes up; None when there will be no more."""
@@ -158,20 +169,22 @@ class Workers(Executor):
         try:
             with self._wake:
                 call.process = process
+                if call.stopped:  # while the process started
+                    process.kill()
             pipe.send(call.task)
             if not pipe.poll(self._limit):
                 raise TimeoutError(f"no answer within {self._limit:g} seconds")
             done, value = pipe.recv()
         except BaseException as error:
-            with self._wake:
-                self._processes.pop(number, None)
-            _end(process, pipe)
+            self._drop(number)
             if isinstance(error, EOFError | OSError) and not isinstance(error, TimeoutError):
                 raise self._cause(process.exitcode) from None
             raise
         finally:
             with self._wake:
                 call.process = None
+        if call.stopped or isinstance(value, MemoryError):  # it is dead, or full
+            self._drop(number)
         if done:
             return value
         raise value
@@ -188,7 +201,7 @@ class Workers(Executor):
         return process, pipe
 
     def _cause(self, code: int | None) -> Exception:
-        if code == -signal.SIGXCPU:
+        if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
             return TimeoutError(f"no answer within {self._limits.cpu} seconds of CPU time")
         return ChildProcessError(f"the worker process died (exit code {code})")
 
@@ -199,16 +212,11 @@ def no_ctrl_c() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def _end(process: Any, pipe: Connection) -> None:
-    process.kill()
-    process.join()
-    pipe.close()
-
-
 def _serve(pipe: Connection, limits: _Limits) -> None:
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     gc.freeze()  # a collection would copy what forked processes share
     _limit_memory(limits.memory)
-    if limits.nice:
+    if limits.nice and hasattr(os, "nice"):
         os.nice(limits.nice)
     while True:
         try:
@@ -218,24 +226,40 @@ def _serve(pipe: Connection, limits: _Limits) -> None:
         except EOFError:
             return
         except Exception as error:  # also of a function that cannot be imported here
-            answer = False, error
+            answer = False, MemoryError(str(error)) if _out_of_memory(error) else error
         pipe.send(answer)
+
+
+def _leave_with_parent() -> None:
+    """End in the midst of a call that nobody is there to stop."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)  # torch's words
 
 
 def _limit_memory(memory: int | None) -> None:
     if memory is not None:
-        with contextlib.suppress(ImportError, OSError):  # systems without such limits
-            import resource
-
+        with contextlib.suppress(OSError):  # systems that do not tell
             pages = int(Path("/proc/self/statm").read_text().split()[0])
-            limit = pages * resource.getpagesize() + memory
-            resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+            _limit("RLIMIT_AS", pages * os.sysconf("SC_PAGE_SIZE") + memory)
 
 
 def _limit_cpu(cpu: int | None) -> None:
     if cpu is not None:
-        with contextlib.suppress(ImportError):
-            import resource
+        _limit("RLIMIT_CPU", int(time.process_time()) + 1 + cpu)
 
-            until = int(time.process_time()) + 1 + cpu
-            resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+
+def _limit(what: str, most: int) -> None:
+    """Lower a limit of this process, unless whoever started it has set a lower one."""
+    with contextlib.suppress(ImportError):  # systems without such limits
+        import resource
+
+        number = getattr(resource, what)
+        hard = resource.getrlimit(number)[1]
+        soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(number, (soft, hard))

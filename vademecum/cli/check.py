@@ -51,12 +51,13 @@ def check(
         if value is not None and not value > 0:
             raise UsageError(f"--{name} must be positive, got {value:g}")
     claims = choose(pattern, by=by, budget=budget)
-    from vademecum.claims import remember, run
+    from vademecum.claims import recall, remember, run
 
     reports: list[Report] = []
     total = len(claims) * len(numbers)
     save = _journal(json, full=full)
     save(reports, True)
+    recall(claims)  # which takes the digests of their sources, as they are now
     with Interrupts() as interrupts, _progress(total) as advance:
         try:
             with closing(run(claims, numbers, jobs=jobs, limit=limit, full=full)) as running:
