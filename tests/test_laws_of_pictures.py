@@ -111,6 +111,24 @@ def test_a_picture_that_breaks_a_law_breaks_just_that_one(law, picture, finding)
         assert set(held) == set(PICTURE_LAWS) - {law}
 
 
+def test_all_knobs_stand_at_their_ends_at_once():
+    def both(up: bool = False, down: bool = False) -> Figure:
+        """Up, down or neither.
+
+        Turn it.
+
+        Knobs:
+            up: Whether it goes up.
+            down: Whether it goes down.
+        """
+        figure, axes = panels((3, 2))
+        axes.plot([0, up], [1 / (2 - up - down), down])
+        return figure
+
+    with pytest.raises(BrokenLaw, match="breaks the law 'draws': it raised ZeroDivisionError"):
+        check_picture(Picture("laws.both", both, ("linear.ridge",)))
+
+
 def test_every_law_of_pictures_is_broken_by_something():
     assert {law for law, *_ in BAD_PICTURES} == set(PICTURE_LAWS)
 

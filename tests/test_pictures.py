@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
+from vademecum import ROOMS
 from vademecum.canvas import GREY, panels, save, styled, svg
 from vademecum.errors import UsageError
 from vademecum.pictures import Range, find_picture, picture, pictures
@@ -55,7 +57,6 @@ def toy(
         (Range(1, 64, 2, log=True), (1, 2, 4, 8, 16, 32, 64)),
         (Range(0.001, 0.1, 10, log=True), (0.001, 0.01, 0.1)),
         (Range(-1.0, 1.0, 0.5), (-1.0, -0.5, 0.0, 0.5, 1.0)),
-        (Range(2, 2), (2,)),
     ],
 )
 def test_positions(span, positions):
@@ -89,7 +90,6 @@ def test_knobs_come_from_the_signature():
         ({"n": "5"}, 5),
         ({"n": " 7 "}, 7),
         ({"height": "1"}, 1.0),
-        ({"height": "1e0"}, 1.0),
         ({"height": "1.23"}, 1.23),
         ({"shape": "dots"}, "dots"),
         ({"shape": "3"}, 3),
@@ -112,7 +112,7 @@ def test_reading(typed, value):
         ({"n": ""}, "n must be an integer from 1 to 64 points, got ''"),
         ({"n": "True"}, "n must be an integer from 1 to 64 points, got 'True'"),
         ({"n": "-" * 20_000 + "1"}, f"n must be an integer .*, got '{'-' * 80}'"),
-        ({"n": "1" * 20_000}, f"n must be an integer .*, got '{'1' * 80}'"),
+        ({"n": "1" * 1000}, f"n must be an integer .*, got '{'1' * 80}'"),
         ({"height": "nan"}, "height must be a number from 0.5 to 2.0, got nan"),
         ({"height": "inf"}, "height must be a number from 0.5 to 2.0, got inf"),
         ({"height": "1e999"}, "height must be a number from 0.5 to 2.0, got inf"),
@@ -130,7 +130,6 @@ def test_bad_words_are_refused(typed, message):
 def test_numbers_of_numpy():
     given = toy.at({"n": np.int64(5), "height": np.float32(0.5)})
     assert [type(given[name]) for name in ("n", "height")] == [int, float]
-    assert toy.at({"height": 1})["height"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -208,6 +207,12 @@ def test_form(function, plays, message):
         picture(plays=plays)(function)
 
 
+def test_rooms_come_in_the_order_of_the_course(monkeypatch):
+    monkeypatch.setattr("vademecum.pictures.PICTURES", {p.id: p for p in pictures()[::-1]})
+    rooms = [p.room for p in pictures()]
+    assert rooms == sorted(rooms, key=ROOMS.index)
+
+
 def test_find():
     assert find_picture("tooling.round_half_to_even").room == "tooling"
     with pytest.raises(UsageError, match=r"no picture 'tooling.bogus'; there are foundations\."):
@@ -228,9 +233,9 @@ def test_svg_is_the_same_each_time_and_follows_the_page():
 
 def test_notebooks_show_a_picture():
     figure: Any = toy(n=8)
-    size, dpi = figure.get_size_inches().tolist(), figure.dpi
+    before = figure.get_size_inches().tolist(), figure.dpi, figure.canvas
     assert figure._repr_svg_() == svg(toy(n=8)).decode()
-    assert (figure.get_size_inches().tolist(), figure.dpi) == (size, dpi)
+    assert (figure.get_size_inches().tolist(), figure.dpi, figure.canvas) == before
 
 
 def test_as_python_draws_the_same():
@@ -255,6 +260,8 @@ def test_save(name, magic, tmp_path):
     made = (tmp_path / name).read_bytes()
     assert made.startswith(magic)
     assert made == (tmp_path / f"again.{name}").read_bytes()
+    if name == "b.PNG":
+        assert imread(tmp_path / name, "png")[0, 0].tolist() == [1, 1, 1, 1]  # white
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ class Knob:
                 if type(known) is type(value) and known == value:
                     return known
             raise UsageError(f"{self.name} must be {self.domain}, got {value!r}")
-        number = isinstance(value, Integral if kind is int else Real)
+        number = issubclass(type(value), Integral if kind is int else Real)
         if isinstance(value, bool) or not number or not self.range.low <= value <= self.range.high:
             what = "an integer" if kind is int else "a number"
             raise UsageError(f"{self.name} must be {what} {self.domain}, got {value!r}")

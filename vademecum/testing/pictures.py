@@ -85,8 +85,8 @@ class _Trial:
                 "matplotlib's settings": str(rcParams),
             }
 
-        before, found = surroundings(), {("", None): self.draw()}
-        knobs = self.picture.knobs
+        knobs, before = self.picture.knobs, surroundings()
+        found: dict[tuple[str, Any], bytes] = {("", None): self.draw()}
         for name, knob in knobs.items():
             found |= {(name, v): self.draw(**{name: v}) for v in _others(knob)}
         for end in (0, -1):
