@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tests.gradients.nets import slowly
 from tests.gradients.test_jacobian import by_rows
 from tests.gradients.test_per_example import loop
-from vademecum.gradients._independent_rows import _KINDS, _STUDIED
+from vademecum.gradients._independent_rows import _KINDS, _STUDIED, Plan
 from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.jacobian_operator import jacobian
 from vademecum.gradients.per_example import per_example_gradients
@@ -103,6 +103,9 @@ RIGHT = {
     "centred, without rules, in hiding": lambda: Batch(centred, hidden=True, by_hand=True),
     "by the largest, in hiding": lambda: Batch(scaled, hidden=True),
     "from the next, in hiding": lambda: Batch(lambda h, x: to_the_one_before(h), hidden=True),
+    "in secret, if there are many": lambda: Batch(
+        lambda h, x: h + in_secret(h) if len(h) > 3 else h
+    ),
     "by the largest, another way, in hiding": lambda: Calling(another_way, hidden=True),
 }
 
@@ -117,6 +120,45 @@ def test_each_example_goes_by_itself(name):
         norms = gradient_norms(net, x, y, loss=F.cross_entropy)
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(norms, wanted.norm(dim=1))
+
+
+class Sometimes(nn.Module):
+    """Parameters without a layer that change no output, used if the batch is of a certain kind."""
+
+    def __init__(self, choice, *, by_hand):
+        super().__init__()
+        self.first, self.second, self.choice = nn.Linear(D, D), nn.Linear(D, 3), choice
+        self.always, self.at_times = (nn.Parameter(torch.eye(D)) for _ in range(2))
+        self.scale, self.by_hand = nn.Parameter(torch.ones(D)), by_hand
+
+    def forward(self, x):
+        h = self.first(x) * self.scale
+        h = F.linear(h, self.always) if self.by_hand else h
+        if self.choice(x.abs().amax(1)):
+            h = F.linear(h, self.at_times) if self.by_hand else h * self.scale
+        return self.second(torch.tanh(h))
+
+
+SOMETIMES = {
+    "one is large": (lambda sizes: sizes.max() > 10, False, N, [OUTLIER]),
+    "one is large, by hand": (lambda sizes: sizes.max() > 10, True, N, [OUTLIER]),
+    "one is large, of three": (lambda sizes: sizes.max() > 10, False, 3, [0]),
+    "one is large, of three, by hand": (lambda sizes: sizes.max() > 10, True, 3, [0]),
+    "all are large, by hand": (lambda sizes: sizes.min() > 10, True, 15, [3, 5]),
+}
+
+
+@pytest.mark.parametrize("name", SOMETIMES)
+def test_parameters_that_are_used_at_times(name, monkeypatch):
+    choice, by_hand, n, large = SOMETIMES[name]
+    monkeypatch.setattr(Plan, "step", lambda *_: 3 if n > N else n)
+    net = Sometimes(choice, by_hand=by_hand).double()
+    x, y = torch.randn(n, D, dtype=torch.float64), torch.arange(n) % 3
+    per_example_gradients(net, x, y, loss=F.cross_entropy)
+    x[large] *= 100 / x[large].abs().amax(1, keepdim=True)
+    with slowly(True):
+        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+    torch.testing.assert_close(found, loop(net, x, y))
 
 
 def clamped(h, x):
