@@ -16,7 +16,7 @@ from vademecum.atlas.search import words
 from vademecum.atlas.sources import our_modules, parts_of, place_of, source_text
 from vademecum.atlas.statements import compared, grouped
 from vademecum.atlas.verdicts import Verdicts
-from vademecum.claims import Report, equals, select
+from vademecum.claims import Report, at_most, equals, select
 from vademecum.claims.memory import Known
 from vademecum.connectionism import perceptron_path
 from vademecum.pictures import find_picture, pictures
@@ -165,9 +165,31 @@ def test_a_broken_claim_stands_beside_the_right_one(pages):
     assert theirs.tightest.refutes
     page = pages.broken(claim, 0, right, wrong)
     assert "where the formula demands" in page
-    assert 'class="failed"' in page
+    left, *_ = re.findall(r'<td>(.*?)</td>\s*<td class="failed">', page)
+    assert "≤" in left  # and not its negation, which is another sign
     assert "It survived" in pages.broken(claim, 0, right, right)
     assert 'href="/pictures/connectionism/perceptron_learns"' in pages.statement(claim)
+
+
+def test_a_statement_shows_the_tightest_first_and_is_broken_for_the_seed_shown(fakes):
+    known, (claim, other) = Verdicts(fakes.values()), list(fakes.values())[:2]
+    report = Report(claim.id, 7, (at_most("x", [1, 2, 3], 9, n=4), at_most("x", [1, 6], 7, n=5)))
+    known.learn({other.id: Known("2025-02-03T04:05:06Z")})
+    known.learn({claim.id: Known("2026-02-03T04:05:06Z", {7: report.verdict}, (report,))})
+    pages = Pages(known, Links(), Blank())
+    page, home = pages.statement(claim), pages.home()
+    known.close()
+    assert re.findall(r"<td>(n = \d)</td>", page) == ["n = 5", "n = 4"]
+    assert "<td>5</td></tr>" in page  # cases of both
+    assert 'name="seed" value="7"' in page
+    assert "2026-02-03, 04:05:06 UTC" in home
+
+
+def test_a_room_leads_to_its_neighbours(everything):
+    for i, room in enumerate(everything.rooms):
+        found = re.findall(r'<a rel="(prev|next)" href="/rooms/(\w+)"', everything.room(room))
+        near = {"prev": everything.rooms[i - 1 : i], "next": everything.rooms[i + 1 : i + 2]}
+        assert found == [(way, other) for way, others in near.items() for other in others]
 
 
 def test_a_figure_in_an_answer_is_an_image(pages):
@@ -183,6 +205,7 @@ def test_one_code_makes_the_controls_of_claims_and_of_pictures():
     assert (width.kind, width.place, width.default) == ("range", 8, "10")
     assert (step.kind, step.value, step.place) == ("range", "0", 0)
     assert step.default == str(REGIONS.knobs["step"].default)
+    assert controls(REGIONS, {"step": 12})[-1].place == 3  # between two positions
     assert data.about == "The points to be told apart."
     (claim,) = select("connectionism.novikov_bound")
     power, start, *_ = controls(claim)
@@ -224,6 +247,8 @@ def test_chapters_have_titles_and_a_sentence():
             assert 2 < len(chapter.title) < 60, chapter
             assert chapter.about.endswith("."), chapter
             assert not chapter.title.startswith("What the course"), chapter
+            lines = [claim.check.__code__.co_firstlineno for claim in chapter.claims]
+            assert lines == sorted(lines)  # as written
 
 
 def test_prerequisites_stand_above():
@@ -246,8 +271,9 @@ def test_search_knows_everything(everything):
     kinds = {entry["kind"] for entry in index}
     assert kinds == {"room", "picture", "statement", "erratum", "export"}
     assert sum(entry["kind"] == "statement" for entry in index) == len(select())
-    found = [e for e in index if "b-049" in e["words"].split()]
-    assert any("cover_counting" in entry["to"] for entry in found)
+    by_claim = {entry["more"]: entry["words"].split() for entry in index}
+    for claim in select():
+        assert {number.lower() for number in claim.sources} <= set(by_claim[claim.id])
     assert not any(entry["to"].startswith("/") for entry in index)
     assert words(r"$\Theta$, Θ and ϑ") == "theta and symbol"
 

@@ -100,8 +100,7 @@ def _reached(check: Any) -> Iterator[Any]:
     while waiting:
         function = inspect.unwrap(waiting.pop())
         named = [function.__globals__.get(name) for name in _names(function.__code__)]
-        knobs = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        for thing in named + knobs:
+        for thing in [*named, *(function.__defaults__ or ())]:
             if thing is None or id(thing) in seen:
                 continue
             seen.add(id(thing))
