@@ -92,15 +92,16 @@ def test_a_claim_that_hangs_does_not_take_the_page_down(chromium, tmp_path, monk
         import uvicorn, tests.fake_claims
         from vademecum.atlas.application import application
         from vademecum.atlas.drawings import Drawings
-        from vademecum.atlas.server import _bind
+        from vademecum.atlas.server import _bind, prepare
         from vademecum.atlas.verdicts import Verdicts
         from vademecum.claims.ledger import LEDGER
 
         if __name__ == "__main__":
+            prepare()
             bound = _bind("127.0.0.1", 0)
             host = "127.0.0.1:%d" % bound.getsockname()[1]
             fakes = [c for c in LEDGER.values() if c.room == "fake_claims"]
-            app = application(Verdicts(fakes, limit=15.0), Drawings(1), token="t", hosts=[host])
+            app = application(Verdicts(fakes, limit=20.0), Drawings(1), token="t", hosts=[host])
             print(f"http://{host}/?token=t", flush=True)
             settings = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
             uvicorn.Server(settings).run(sockets=[bound])
