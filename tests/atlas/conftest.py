@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ import tests.fake_claims  # noqa: F401  (registers claims with a known fate)
 from vademecum.atlas.drawings import Drawings
 from vademecum.atlas.server import prepare
 from vademecum.atlas.verdicts import Verdicts
-from vademecum.claims import Claim, select
+from vademecum.claims import Claim, Report, equals, remember, select
 from vademecum.claims.ledger import LEDGER
 
 
@@ -22,6 +23,17 @@ def _nursery():
 def _own_memory(tmp_path, monkeypatch):
     """Remembered verdicts are those of this test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="session")
+def all_but_one(tmp_path_factory) -> str:
+    """A memory in which all claims but one room's hold, so that an atlas has little to check."""
+    state = str(tmp_path_factory.mktemp("state"))
+    known = [claim for claim in select() if claim.room != "connectionism"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", state)
+        remember(known, [Report(claim.id, 0, (equals("one", 1, 1),)) for claim in known])
+    return state
 
 
 @pytest.fixture
@@ -51,9 +63,12 @@ class Served:
         self.base = address.partition("/?")[0]
 
 
-def serve(*options: str) -> Iterator[Served]:
+def serve(*options: str, state: str | None = None) -> Iterator[Served]:
     command = [sys.executable, "-m", "vademecum", "atlas", "--no-browser", "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    known = {} if state is None else {"XDG_STATE_HOME": state}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | known
+    )
     assert process.stdout is not None
     try:
         said = ""
@@ -65,5 +80,5 @@ def serve(*options: str) -> Iterator[Served]:
         yield Served(process, address)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         process.stdout.close()

@@ -1,6 +1,8 @@
 """Running claims from the browser: nothing takes the pages down."""
 
 import math
+import subprocess
+import sys
 import time
 
 import pytest
@@ -134,7 +136,7 @@ def test_memory_adds_seeds_claim_by_claim_and_survives_damage(fakes):
     known = recall(claims)["fake_claims.true"]
     assert known.in_words() == "holds for seeds 0-1, 7"
     assert known.reports == (fakes["true"].run(0),)
-    for damage in ("{", "[]", '{"digest": 3}', "\xff"):
+    for damage in ("{", "", "[" * 100_000, "[]", '{"digest": 3}', "\xff"):
         (remembered_at() / "fake_claims.true.json").write_text(damage, encoding="latin-1")
         assert seeds(claims) == {"false": [0]}
     remember(claims, [fakes["true"].run(2)])
@@ -153,6 +155,47 @@ def test_the_report_shown_has_the_verdict_shown():
     assert known.reports == (good[0], bad[0], worst)
     assert known.with_reports([good[3]]).in_words() == known.in_words()
     assert (Known().verdict, Known().report, Known().in_words()) == ("not run", None, "not run")
+
+
+def test_a_busy_machine_leaves_no_verdict(fakes):
+    remember(fakes.values(), [Report("fake_claims.true", 0, error="late", overdue=True)])
+    assert recall(fakes.values()) == {}
+
+
+def test_digests_are_those_of_before_the_run(fakes, monkeypatch, tmp_path):
+    """Who edits a source while its claims run has not checked what is written there now."""
+    source = tmp_path / "claims.py"
+    source.write_text("old")
+    for function in (memory.digest, memory._source, memory._path):
+        function.cache_clear()
+    monkeypatch.setattr(memory, "_path", lambda module: source)
+    known = Verdicts([fakes["true"]])
+    try:
+        source.write_text("new")
+        known.start()
+        known.wait()
+        memory.digest.cache_clear()
+        memory._source.cache_clear()
+        assert recall([fakes["true"]]) == {}
+        source.write_text("old")
+        memory.digest.cache_clear()
+        memory._source.cache_clear()
+        assert recall([fakes["true"]])["fake_claims.true"].verdict == "holds"
+    finally:
+        known.close()
+        memory.digest.cache_clear()
+        memory._source.cache_clear()
+
+
+def test_processes_that_remember_at_once_lose_nothing(fakes):
+    code = (
+        "import sys; from tests import fake_claims; from vademecum.claims import remember\n"
+        "for seed in range(int(sys.argv[1]), 12, 2):\n"
+        "    remember([fake_claims.true], [fake_claims.true.run(seed)])"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", code, start]) for start in "01"]
+    assert [one.wait() for one in both] == [0, 0]
+    assert seeds(fakes.values()) == {"true": [*range(12)]}
 
 
 def test_what_other_code_found_is_forgotten(fakes, monkeypatch):
