@@ -82,19 +82,12 @@ def test_a_call_can_be_stopped_while_its_process_starts(one):
 
 
 def test_who_stops_an_answer_that_has_come_harms_no_other_call(one, monkeypatch):
-    def late(call):
-        one.stop(call)  # at the last moment: the process is killed
-        return recv()
-
     start = one._start
 
     def starting(number):
-        nonlocal recv
         process, pipe = start(number)
-        recv = pipe.recv
-        return process, Late(pipe, lambda: late(first))
+        return process, Late(pipe, lambda: one.stop(first))
 
-    recv = None
     monkeypatch.setattr(one, "_start", starting)
     first = one.submit(abs, -1)
     assert first.result() == 1
@@ -103,10 +96,15 @@ def test_who_stops_an_answer_that_has_come_harms_no_other_call(one, monkeypatch)
 
 
 class Late:
-    """A pipe that does something else when an answer is there."""
+    """A pipe that does something more when an answer has come."""
 
-    def __init__(self, pipe, recv):
-        self.send, self.poll, self.close, self.recv = pipe.send, pipe.poll, pipe.close, recv
+    def __init__(self, pipe, then):
+        self.send, self.poll, self.pipe, self.then = pipe.send, pipe.poll, pipe, then
+
+    def recv(self):
+        answer = self.pipe.recv()
+        self.then()
+        return answer
 
 
 def test_limits_that_were_set_before_stay(one):
