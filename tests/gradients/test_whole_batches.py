@@ -210,8 +210,7 @@ INSTRUMENTS = {
 def test_a_gate_that_opens_later(instrument, opened, mix):
     """As long as it is shut, nothing comes back from one example to another."""
     net, (x, y) = Gated(mix).double(), data()
-    for _ in range(2):
-        found = INSTRUMENTS[instrument](net, x, y)
+    _, found = (INSTRUMENTS[instrument](net, x, y) for _ in range(2))
     if instrument == "gradients":
         torch.testing.assert_close(found, loop(net, x, y))
     OPENED[opened](net)

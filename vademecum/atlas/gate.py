@@ -78,7 +78,7 @@ class Gate:
             return _stranger()
         path = "/" + path.lstrip("/\\")  # never another host, as in //host
         answer = RedirectResponse(path + (f"?{urlencode(query)}" if query else ""), 303)
-        # lax, so that a link to a state works from elsewhere; what changes something needs an origin
+        # lax, so that a link to a state works from elsewhere; what changes anything needs an Origin
         answer.set_cookie(self.cookie, self.token, httponly=True, samesite="lax")
         return answer
 
