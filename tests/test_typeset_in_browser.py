@@ -6,14 +6,10 @@ from pathlib import Path
 import pytest
 
 import vademecum
+from tests.conftest import BROWSER
 from vademecum.typeset import mathml
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.slow,
-]
+pytestmark = BROWSER
 STATIC = Path(vademecum.__file__).parent / "atlas" / "static"
 FENCED = [
     (r"\|w\|^2", "‖‖"),
@@ -34,9 +30,8 @@ MEASURE = """math => {
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def shown(chromium, tmp_path_factory):
     """A page of formulas in headless Chromium, and what it asked for."""
-    playwright = pytest.importorskip("playwright.sync_api")
     folder = tmp_path_factory.mktemp("page")
     for name in ("maths.css", "maths.woff2"):
         shutil.copy(STATIC / name, folder)
@@ -44,14 +39,12 @@ def shown(tmp_path_factory):
     body = "".join(f"<p>{mathml(tex, block=block)}" for block in (False, True) for tex in tests)
     head = '<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="maths.css">'
     (folder / "page.html").write_text(f'{head}<body style="font-size: 40px">{body}')
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page, asked = browser.new_page(), []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto((folder / "page.html").as_uri())
-        page.evaluate("document.fonts.ready")
-        yield page, asked, tests
-        browser.close()
+    page, asked = chromium.new_page(), []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((folder / "page.html").as_uri())
+    page.evaluate("document.fonts.ready")
+    yield page, asked, tests
+    page.close()
 
 
 def test_fences_in_a_browser(shown):

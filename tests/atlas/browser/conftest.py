@@ -1,20 +1,11 @@
 """A running atlas and a browser, with no host but ours to ask."""
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.atlas.conftest import Served, serve
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
-MARKS = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.slow,
-]
 
 
 @pytest.fixture(scope="session")
@@ -30,15 +21,6 @@ def atlas(state, tmp_path_factory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", state)
         yield from serve("--network", f"{path}:net")
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from tests.atlas.browser.conftest import MARKS, look_for, visit
+from tests.atlas.browser.conftest import look_for, visit
+from tests.conftest import BROWSER
 
-pytestmark = MARKS
+pytestmark = BROWSER
 
 
 KINDS = ["", "rooms/connectionism", "rooms/linear/ridge", "errata", "course", "network", "nowhere",
@@ -54,7 +55,7 @@ def test_static_export_opens_from_a_file(chromium, state, tmp_path, monkeypatch)
         page.goto(f"{site}/index.html")
         assert look_for(page, "novikov")
         page.keyboard.press("Enter")
-        page.wait_for_url(f"{site}/*.html")
+        page.wait_for_url(re.compile("/(rooms|source)/"))
         page.goto(f"{site}/rooms/approximation.html")
         picture = page.locator("#picture-regions_while_training")
         picture.get_by_label("data").select_option("moons")

@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests.atlas.browser.conftest import MARKS, look_for, moved
+from tests.atlas.browser.conftest import look_for, moved
+from tests.conftest import BROWSER
 from vademecum import ROOMS
 from vademecum.claims import select
 
-pytestmark = MARKS
+pytestmark = BROWSER
 
 
 def test_home(page, atlas):

@@ -5,11 +5,12 @@ import subprocess
 import sys
 import textwrap
 
-from tests.atlas.browser.conftest import MARKS, moved, visit
+from tests.atlas.browser.conftest import moved, visit
 from tests.atlas.conftest import Served
+from tests.conftest import BROWSER
 from vademecum.claims import select
 
-pytestmark = MARKS
+pytestmark = BROWSER
 
 
 def test_copying_as_python(page, atlas):
