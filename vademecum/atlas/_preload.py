@@ -1,8 +1,10 @@
 """What worker processes are forked from: every room and picture imported, and one figure drawn.
 
-The figure makes matplotlib read its fonts and prepare to set formulas.
+The figure makes matplotlib read its fonts and prepare to set formulas, and the optimiser makes torch
+import what optimisers need. Nothing here may start a thread.
 """
 
+import torch
 from matplotlib.figure import Figure
 
 from vademecum.canvas import styled, svg
@@ -23,3 +25,4 @@ def _sample() -> Figure:
 
 
 svg(styled(_sample))
+torch.optim.Adam([torch.zeros(1, requires_grad=True)])
