@@ -1,7 +1,7 @@
 """What worker processes are forked from: every room and picture imported, and one figure drawn.
 
-The figure makes matplotlib read its fonts and prepare to set formulas, and the optimiser makes torch
-import what optimisers need. Nothing here may start a thread.
+The figure makes matplotlib read its fonts and prepare to set formulas, and the optimiser makes
+torch import what optimisers need. Nothing here may start a thread.
 """
 
 import torch
