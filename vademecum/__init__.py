@@ -9,7 +9,10 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-ROOMS = ("foundations", "connectionism", "linear", "approximation", "gradients", "tooling")
+ROOMS = (
+    *("foundations", "connectionism", "linear", "approximation", "gradients", "optimization"),
+    *("convolution", "tooling"),
+)
 """The finished rooms, in the order of the course; a room imports only rooms before it."""
 
 _LAZY = (*ROOMS, "claims", "data", "figures", "models", "testing")

@@ -1,0 +1,9 @@
+"""Convolutions as operators, the arithmetic of networks, and networks from LeNet to WaveNet.
+
+A *convolution* slides one small kernel over a signal; it is the linear map that does the same
+everywhere, and as a matrix it repeats its rows along the diagonals. Stacked, strided and dilated,
+such layers look at growing parts of the input, their *receptive fields*. A few dozen of them, with
+pooling, shortcuts and concatenation, are the networks that learned to see and to hear.
+"""
+
+__all__: list[str] = []
