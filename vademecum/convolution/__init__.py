@@ -6,4 +6,9 @@ such layers look at growing parts of the input, their *receptive fields*. A few 
 pooling, shortcuts and concatenation, are the networks that learned to see and to hear.
 """
 
-__all__: list[str] = []
+from vademecum.convolution.causal import CausalConv1d, CausalState, CausalStep
+
+__all__ = [
+    # layers
+    "CausalConv1d", "CausalState", "CausalStep",
+]  # fmt: skip
