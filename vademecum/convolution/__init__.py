@@ -7,8 +7,29 @@ pooling, shortcuts and concatenation, are the networks that learned to see and t
 """
 
 from vademecum.convolution.causal import CausalConv1d, CausalState, CausalStep
+from vademecum.convolution.networks import (
+    TCN,
+    VGG,
+    AlexNet,
+    DenseBlock,
+    DenseNet,
+    GoogLeNet,
+    GoogLeNetOutput,
+    InceptionModule,
+    LeNet5,
+    ResidualBlock,
+    ResNet,
+    TextCNN,
+    UNet,
+    scaled_tanh,
+)
+from vademecum.convolution.wavenet import WaveNet
 
 __all__ = [
     # layers
     "CausalConv1d", "CausalState", "CausalStep",
+    # blocks and networks
+    "DenseBlock", "InceptionModule", "ResidualBlock", "scaled_tanh",
+    "AlexNet", "DenseNet", "GoogLeNet", "GoogLeNetOutput", "LeNet5", "ResNet", "UNet", "VGG",
+    "TCN", "TextCNN", "WaveNet",
 ]  # fmt: skip

@@ -29,6 +29,7 @@ from vademecum.models.losses import Loss, described, loss_for
 from vademecum.models.modes import evaluation, refuse_batch_statistics, untouched
 from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import Output, chosen_output, differentiable_output
+from vademecum.models.replay import Replay
 from vademecum.models.tensors import (
     ModelState,
     aliases,
@@ -38,10 +39,11 @@ from vademecum.models.tensors import (
     unwrapped,
 )
 from vademecum.models.tracing import Call, Rows, Size, Trace, Value
+from vademecum.models.weights import load_weights
 
 __all__ = [
-    # a model to begin with
-    "mlp",
+    # a model to begin with, and weights from elsewhere
+    "mlp", "load_weights",
     # modes and tensors
     "ModelState", "aliases", "call_with", "evaluation", "insist_on_place", "named_modules",
     "tensor_places", "untouched", "unwrapped",
@@ -54,6 +56,8 @@ __all__ = [
     "row_is_alone", "rows_are_separate",
     # graphs
     "Call", "Rows", "Size", "Trace", "Value",
+    # many equal steps
+    "Replay",
     # failures
     "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

@@ -1,0 +1,118 @@
+"""Loading weights that somebody else has trained, by name.
+
+Everything is compared before anything is changed: names that are missing, unknown or of another
+shape are told in one error. A model may say what its names were in older files, as pairs of a
+regular expression and what to put in its place, in the attribute `old_names`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vademecum.errors import UsageError
+
+__all__ = ["load_weights"]
+
+
+def load_weights(
+    model: nn.Module,
+    source: Mapping[str, Tensor] | str | PathLike[str],
+    *,
+    ignore: Iterable[str] = (),
+) -> None:
+    """Load weights into a model, or leave it as it was.
+
+    Numbers are converted to the dtype and device of the model's. Tensors that the model shares
+    under several names need one of them. Counters of batches may be missing.
+
+    Args:
+        model: Any module.
+        source: A state dict, or the path of a file in the format safetensors. Pickled files are not
+            opened; `torch.load(path, weights_only=True)` makes a state dict of one.
+        ignore: Patterns of names in the source that the model does not need, such as "aux*".
+
+    Raises:
+        ValueError: If names are missing, unknown, of another shape or of another kind of number; it
+            lists all of them, and the model is untouched.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> load_weights(model, {"weight": torch.ones(1, 2), "bias": torch.zeros(1)})
+        >>> model(torch.tensor([[3.0, 4.0]])).item()
+        7.0
+        >>> load_weights(model, {"weight": torch.ones(2, 2), "scale": torch.ones(1)})
+        Traceback (most recent call last):
+        ValueError: source does not fit the model: missing bias; unknown scale; weight has the
+        shape (2, 2) and must have (1, 2)
+    """
+    given = source if isinstance(source, Mapping) else _read(Path(source))
+    patterns = tuple(ignore)
+    given = {
+        _renamed(name, model): tensor
+        for name, tensor in given.items()
+        if not any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    own = model.state_dict(keep_vars=True)
+    problems = [*_misfits(own, given)]
+    if problems:
+        raise ValueError(f"source does not fit the model: {'; '.join(problems)}")
+    with torch.no_grad():
+        for name, tensor in given.items():
+            own[name].copy_(tensor)
+
+
+def _renamed(name: str, model: nn.Module) -> str:
+    for pattern, replacement in getattr(model, "old_names", ()):
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _misfits(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> Iterable[str]:
+    loaded = {id(own[name]) for name in given if name in own}
+    missing = [
+        name
+        for name, tensor in own.items()
+        if id(tensor) not in loaded and not name.endswith("num_batches_tracked")
+    ]
+    if missing:
+        yield f"missing {', '.join(missing)}"
+    if unknown := [name for name in given if name not in own]:
+        yield f"unknown {', '.join(unknown)}"
+    for name, other in given.items():
+        if name not in own:
+            continue
+        mine = own[name]
+        if not isinstance(other, Tensor):
+            yield f"{name} is {type(other).__name__} and must be a tensor"
+        elif other.shape != mine.shape:
+            shape, wanted = tuple(other.shape), tuple(mine.shape)
+            yield f"{name} has the shape {shape} and must have {wanted}"
+        elif other.dtype != mine.dtype and not (
+            other.is_floating_point() and mine.is_floating_point()
+        ):
+            yield f"{name} has the dtype {other.dtype} and must have {mine.dtype}"
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    if path.suffix != ".safetensors":
+        raise ValueError(
+            f"source must be a state dict or a file in the format safetensors, got {str(path)!r}:"
+            " open pickled files with torch.load(path, weights_only=True)"
+        )
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise UsageError(
+            'reading safetensors needs the package of that name: pip install "vademecum[data]"'
+        ) from error
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"source {str(path)!r} is no file of safetensors: {error}") from error
