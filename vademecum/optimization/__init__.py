@@ -8,4 +8,14 @@ with averages, or with the variance itself. Where a theorem bounds the speed, a 
 the bound beside the run.
 """
 
-__all__: list[str] = []
+from vademecum.optimization.averaging import PolyakAveraging, averaged
+from vademecum.optimization.momentum import HeavyBall, Nesterov
+from vademecum.optimization.projected import ProjectedSGD
+from vademecum.optimization.sign_descent import SignSGD
+from vademecum.optimization.variance_reduction import SVRG
+
+__all__ = [
+    # optimisers
+    "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD",
+    "PolyakAveraging", "averaged",
+]  # fmt: skip

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from vademecum.arguments import number
 
-__all__ = ["Batch", "Descent", "downhill", "is_sharded", "rate", "scalar", "together"]
+__all__ = ["Batch", "Descent", "downhill", "gathered", "is_sharded", "rate", "scalar", "together"]
 
 
 class Batch(NamedTuple):
@@ -45,6 +45,8 @@ class Descent(torch.optim.Optimizer):
     """An optimiser whose step is `_update`, abstract."""
 
     _pending: "_Verdict | None" = None
+    _own: tuple[str, ...] = ()
+    """Options that are no data, such as functions: they stay out of state dicts."""
 
     def __init__(self, params: Any, defaults: dict[str, Any]):
         super().__init__(params, defaults)
@@ -105,16 +107,28 @@ class Descent(torch.optim.Optimizer):
         group = self.param_groups[-1]
         with torch.no_grad():
             for p in group["params"]:
-                if p.requires_grad and (state := self._new_state(p, group)):
-                    self.state[p] = state
+                self._has_state(p, group)
+
+    def _has_state(self, p: Tensor, group: dict[str, Any]) -> bool:
+        """Whether a parameter is trained; then its state exists afterwards."""
+        if p.requires_grad and p not in self.state and (state := self._new_state(p, group)):
+            self.state[p] = state
+        return p.requires_grad
 
     def state_dict(self) -> dict[str, Any]:
         """The state, as a copy: later steps do not change it."""
-        return copy.deepcopy(super().state_dict())
+        made = super().state_dict()
+        groups = [
+            {k: v for k, v in group.items() if k not in self._own} for group in made["param_groups"]
+        ]
+        return copy.deepcopy({**made, "param_groups": groups})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a state, of which a copy is made."""
+        own = [{k: group[k] for k in self._own} for group in self.param_groups]
         super().load_state_dict(copy.deepcopy(state_dict))
+        for group, options in zip(self.param_groups, own, strict=True):
+            group.update(options)
         self._pending = None
 
     def _batches(self) -> Iterator[tuple[dict[str, Any], Batch]]:
@@ -126,8 +140,7 @@ class Descent(torch.optim.Optimizer):
                     continue
                 _insist_on_dense(p, name)
                 batch = found.setdefault(p.device, Batch([], [], [], None))
-                if p not in self.state and (state := self._new_state(p, group)):
-                    self.state[p] = state
+                self._has_state(p, group)
                 batch.params.append(p)
                 batch.grads.append(p.grad)
                 batch.states.append(self.state.get(p, {}))
@@ -221,6 +234,11 @@ def is_sharded(x: Tensor) -> bool:
     return module is not None and isinstance(x, module.DTensor)
 
 
+def gathered(x: Any) -> Tensor:
+    """The whole of a tensor that may be sharded."""
+    return x.full_tensor() if is_sharded(x) else x
+
+
 def together(group: dict[str, Any], params: list[Tensor]) -> bool:
     """Whether to treat tensors in one call: as `foreach` says, by default off the CPU."""
     if group["foreach"] is not None:
@@ -236,7 +254,7 @@ def downhill(group: dict[str, Any], batch: Batch) -> list[Tensor]:
         going = batch.keep > 0
         grads = [torch.where(going, g, torch.zeros_like(g)) for g in grads]
     if group["maximize"]:
-        return torch._foreach_neg(grads) if together(group, grads) else [-g for g in grads]
+        return list(torch._foreach_neg(grads)) if together(group, grads) else [-g for g in grads]
     return grads
 
 
@@ -253,7 +271,7 @@ def _complaint(name: str) -> str:
     return f"the gradient of {name} must be finite, got one that is not"
 
 
-def _finite(grads: list[Tensor]) -> Tensor:
+def _finite(grads: list[Any]) -> Tensor:
     """Which gradients are finite, each as a whole."""
     parts = [_real(g.to_local() if is_sharded(g) else g) for g in grads]
     if _may_not_wait(parts[0].device):
@@ -272,14 +290,12 @@ def _real(x: Tensor) -> Tensor:
     return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
-def _agreed(flags: Tensor, grads: list[Tensor]) -> Tensor:
+def _agreed(flags: Tensor, grads: list[Any]) -> Tensor:
     """Flags of whole tensors from those of this process's shards: the least on every mesh."""
-    sharded: Any = [g for g in grads if is_sharded(g)]
-    for mesh in dict.fromkeys(g.device_mesh for g in sharded):
+    for mesh in dict.fromkeys(g.device_mesh for g in grads if is_sharded(g)):
         from torch.distributed.tensor import DTensor, Partial  # has been imported already
 
-        mine: Any = grads
-        places = [i for i, g in enumerate(mine) if is_sharded(g) and g.device_mesh == mesh]
+        places = [i for i, g in enumerate(grads) if is_sharded(g) and g.device_mesh == mesh]
         shares = DTensor.from_local(flags[places].float(), mesh, [Partial("min")] * mesh.ndim)
         flags[places] = shares.full_tensor() > 0
     return flags
