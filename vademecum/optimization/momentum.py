@@ -121,8 +121,15 @@ def _alike(batch: Batch) -> Iterator[tuple[tuple[float | None, float], Batch]]:
     ways = [(state["scale"], state["ahead"]) for state in batch.states]
     for way in dict.fromkeys(ways):
         some = [i for i, w in enumerate(ways) if w == way]
-        picked: Any = ([xs[i] for i in some] for xs in batch[:3])
-        yield way, Batch(*picked, batch.keep)
+        yield (
+            way,
+            Batch(
+                [batch.params[i] for i in some],
+                [batch.grads[i] for i in some],
+                [batch.states[i] for i in some],
+                batch.keep,
+            ),
+        )
 
 
 def _buffers(batch: Batch) -> list[Tensor]:
