@@ -1,6 +1,7 @@
 """Averages of iterates against NumPy's, and models that show them for a while."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def test_states_go_on():
 
 
 def test_groups_added_later_start_with_their_first_iterate():
-    model, optimizer, averaging = walked(VALUES[:2])
+    _, optimizer, averaging = walked(VALUES[:2])
     late = nn.Parameter(torch.tensor([5.0]))
     optimizer.add_param_group({"params": [late]})
     optimizer.step()
@@ -125,7 +126,8 @@ def test_statistics_are_taken_anew_on_request():
     model[2].eval()
     before = copy.deepcopy(model.state_dict())
     norm = model[1]
-    assert isinstance(norm, nn.BatchNorm1d) and norm.running_mean is not None
+    assert isinstance(norm, nn.BatchNorm1d)
+    assert norm.running_mean is not None
     loader = DataLoader(TensorDataset(x), batch_size=4)
     state = torch.get_rng_state()
     for data in (x, loader):  # 4, 4 and 2 of ten
@@ -162,7 +164,8 @@ def another_size():
 
 def empty_loader():
     model = walked(VALUES)[0]
-    with averaged(model, DataLoader([])):
+    nothing: Any = []
+    with averaged(model, DataLoader(nothing)):
         pass
 
 
@@ -171,6 +174,7 @@ def begin(model):
         pass
 
 
+WRONG: Any = nn.Linear(1, 1)
 ERRORS = [
     (lambda: begin(nn.Linear(1, 1)), "model must be averaged by one PolyakAveraging, got 0"),
     (two_averagings, "by one PolyakAveraging, got 2: say by which"),
@@ -179,7 +183,7 @@ ERRORS = [
     (lambda: walked(VALUES, decay=-0.5), "decay must be >= 0, got -0.5"),
     (lambda: walked(VALUES, kind="mean"), "kind must be one of 'uniform', 'exponential'"),
     (lambda: walked(VALUES, start=-1), "start must be >= 0, got -1"),
-    (lambda: PolyakAveraging(nn.Linear(1, 1)), "optimizer must be a torch.optim.Optimizer"),
+    (lambda: PolyakAveraging(WRONG), "optimizer must be a torch.optim.Optimizer"),
     (not_its_own, "got one that is none of the optimizer's"),
     (another_size, "state_dict must hold 1 averages, one a parameter, got 0"),
     (empty_loader, "x must hold batches, got an empty DataLoader"),

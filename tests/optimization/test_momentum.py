@@ -1,5 +1,7 @@
 """Heavy ball and Nesterov against their recursions in NumPy, and against torch's momentum."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -154,10 +156,11 @@ def test_complex_parameters_are_pairs_of_real_ones(kind, foreach):
     torch.testing.assert_close(torch.view_as_real(z.detach()), x.detach(), rtol=1e-12, atol=1e-12)
 
 
+NONE: Any = None
 ERRORS = [
     (lambda p: HeavyBall(p, lr=0.1, momentum=1.0), "momentum must be < 1, got 1.0"),
     (lambda p: HeavyBall(p, lr=0.1, momentum=-0.1), "momentum must be >= 0, got -0.1"),
-    (lambda p: HeavyBall(p, lr=0.1, momentum=None), "momentum must be a number, got None"),
+    (lambda p: HeavyBall(p, lr=0.1, momentum=NONE), "momentum must be a number, got None"),
     (lambda p: Nesterov(p, lr=0.1, momentum=float("nan")), "momentum must be >= 0, got nan"),
     (lambda p: Nesterov(p, lr=0.1, momentum=1.5), "momentum must be < 1, got 1.5"),
 ]

@@ -1,5 +1,7 @@
 """SVRG against its recursion written in NumPy, and the closures that it refuses."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -129,8 +131,9 @@ def test_parameters_come_back_from_the_snapshot_also_after_errors():
 
 
 LINEAR = nn.Linear(D, 1)
+NONE: Any = None
 ERRORS = [
-    (lambda: SVRG(LINEAR.parameters(), 0.1, 3, None), "full_closure must be a function.*NoneType"),
+    (lambda: SVRG(LINEAR.parameters(), 0.1, 3, NONE), "full_closure must be a function.*NoneType"),
     (
         lambda: steps(LINEAR, 0).step(),
         "closure must be a function that evaluates a batch, got None",
