@@ -19,3 +19,9 @@ __all__ = [
     "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD",
     "PolyakAveraging", "averaged",
 ]  # fmt: skip
+from vademecum.optimization.orthogonal_factor import orthogonalize
+
+__all__ = [
+    # matrices
+    "orthogonalize",
+]
