@@ -19,9 +19,13 @@ __all__ = [
     "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD",
     "PolyakAveraging", "averaged",
 ]  # fmt: skip
+from vademecum.optimization.muon import Muon
 from vademecum.optimization.orthogonal_factor import orthogonalize
+from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
 
 __all__ = [
+    # optimisers
+    "Muon",
     # matrices
-    "orthogonalize",
-]
+    "MatrixParameters", "matrix_parameters", "orthogonalize",
+]  # fmt: skip

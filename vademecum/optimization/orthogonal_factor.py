@@ -77,7 +77,7 @@ def orthogonalize(
     if M.ndim < 2:
         raise ValueError(f"M must have at least 2 axes, got shape {tuple(M.shape)}")
     rule = polynomials(method, steps, coefficients)
-    return factors(M, rule, _product_dtype(M, dtype))
+    return factors(M, rule, product_dtype(M, dtype))
 
 
 def polynomials(
@@ -133,7 +133,7 @@ def _decomposed(M: Tensor) -> Tensor:
     return ((U * kept[..., None, :]) @ Vh).to(M.dtype)
 
 
-def _product_dtype(M: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+def product_dtype(M: Tensor, dtype: torch.dtype | None) -> torch.dtype:
     if dtype is None:
         half = M.itemsize < 4 and M.device.type == "cpu"
         return torch.float32 if half else M.dtype
