@@ -35,7 +35,7 @@ from torch import Tensor
 
 from vademecum.arguments import choice, number
 from vademecum.optimization._polar_polynomials import Quintic
-from vademecum.optimization._stepping import Batch, Descent, cleaned, is_sharded, rate
+from vademecum.optimization._stepping import Batch, Descent, downhill, is_sharded, rate
 from vademecum.optimization.orthogonal_factor import factors, polynomials, product_dtype
 
 __all__ = ["Muon"]
@@ -124,7 +124,7 @@ class Muon(Descent):
 
     def _update(self, group: dict[str, Any], batch: Batch) -> None:
         mu, eta = group["momentum"], group["lr"]
-        kept, grads = mu, cleaned(batch)
+        kept, grads = mu, downhill(group, batch)
         if batch.keep is not None:
             kept, eta = torch.where(batch.keep > 0, mu, 1.0), batch.keep * eta
         momenta = [state["momentum_buffer"] for state in batch.states]

@@ -63,7 +63,8 @@ def matrix_parameters(
         ValueError: If a pattern in `skip` matches no parameter.
 
     Example:
-        >>> net = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 9))
+        >>> hidden = [nn.Linear(4, 5), nn.LayerNorm(5)]
+        >>> net = nn.Sequential(nn.Embedding(9, 4), *hidden, nn.Linear(5, 9))
         >>> matrices, rest = matrix_parameters(net)
         >>> [tuple(p.shape) for group in matrices for p in group["params"]]
         [(5, 4)]
