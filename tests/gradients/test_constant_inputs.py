@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vademecum.gradients._constant_inputs import constant_inputs
 from vademecum.gradients.jacobian_operator import jacobian
+from vademecum.models import constant_inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even")
 

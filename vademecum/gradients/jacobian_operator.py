@@ -31,12 +31,12 @@ from torch.utils.data import DataLoader
 from vademecum.arguments import floats, whole
 from vademecum.arrays import empty
 from vademecum.foundations.operators import LinearOperator
-from vademecum.gradients._constant_inputs import constant_inputs
 from vademecum.gradients._jacobian_blocks import Blocks
 from vademecum.gradients.network_function import functional
 from vademecum.models import (
     Entangled,
     Output,
+    constant_inputs,
     differentiable_output,
     refuse_nan,
     replaced,

@@ -25,7 +25,7 @@ from vademecum.models import (
     refuse_nan,
 )
 
-__all__ = ["gradient", "loss_at", "slope_at"]
+__all__ = ["gradient", "loss_at", "loss_of", "outputs_at", "slope_at"]
 
 
 def gradient(
@@ -46,7 +46,7 @@ def gradient(
         model: Any module.
         x: The inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
             of batches `(x, y)`, or of mappings with the targets in "labels", whose losses count by
-            their numbers of examples.
+            their numbers of terms, or of examples where the loss is none of torch's.
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
@@ -84,12 +84,22 @@ def slope_at(
 
 def loss_at(f: Functional, theta: Tensor, x: Any, y: Any, loss: Loss | None) -> Tensor:
     """The loss with the parameters `theta`, as one number, if it is one that has a gradient."""
+    z = outputs_at(f, theta, x)
+    if loss is None or isinstance(z, Tensor):  # else whatever it is, the loss may know it
+        differentiable_output(z)
+    return loss_of(z, y, loss)
+
+
+def outputs_at(f: Functional, theta: Tensor, x: Any) -> Any:
+    """What the network gives with the parameters `theta`, of which there must be some."""
     refuse_nan(x)
     if not f.size:
         raise ValueError("model must have parameters to differentiate, got none")
-    z = f(theta, x)
-    if loss is None or isinstance(z, Tensor):  # else whatever it is, the loss may know it
-        differentiable_output(z)
+    return f(theta, x)
+
+
+def loss_of(z: Any, y: Any, loss: Loss | None) -> Tensor:
+    """The loss of outputs as one number, if it is one that has a gradient."""
     value = loss_for(y, loss)(z, y)
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
         raise ValueError(f"loss must give one differentiable number, got {described(value)}")

@@ -17,21 +17,17 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.utils.data import DataLoader
 
 from vademecum.arguments import floats
 from vademecum.foundations.operators import LinearOperator
-from vademecum.gradients._constant_inputs import constant_inputs
 from vademecum.gradients._symmetry import insist_on_symmetry
 from vademecum.gradients.jacobian_operator import Jacobian, pull
 from vademecum.gradients.loss_gradient import slope_at
 from vademecum.gradients.network_function import functional
-from vademecum.models import Loss, Output, mean_over_batches
+from vademecum.models import Loss, LossCalls, Output, Passes, twice_differentiable
 
 __all__ = ["hessian", "hvp", "jvp", "vjp"]
-
-_CHECKPOINTS = "model must not use checkpoints: what they compute again has no second derivative"
 
 
 def jvp(
@@ -148,10 +144,10 @@ def hessian(
     """
     f = functional(model, frozen=frozen, output=output)
     theta, slope = f.theta.detach(), partial(slope_at, f, loss=loss)
-    average = partial(mean_over_batches, x, y, device=f.device, progress=progress)
+    passes = Passes(x, y, device=f.device, progress=progress, shared=True)
 
     def graph(x: Any, y: Any) -> Tensor:
-        with constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
+        with twice_differentiable(), LossCalls(closed=True):
             return slope(theta, x, y, graph=True)
 
     kept = None if isinstance(x, DataLoader) else graph(x, y)
@@ -159,13 +155,14 @@ def hessian(
     def plain(v: Tensor) -> Tensor:
         if kept is not None:
             return pull(theta, kept, v)
-        return average(lambda x, y: pull(theta, graph(x, y), v))
+        return passes.mean(lambda x, y: pull(theta, graph(x, y), v), v)
+
+    def gradient(theta: Tensor) -> Tensor:
+        return passes.mean(lambda x, y: slope(theta, x, y), theta)
 
     def product(v: Tensor) -> Tensor:
         found = plain(v)
-        insist_on_symmetry(
-            f, lambda theta: average(lambda x, y: slope(theta, x, y)), plain, v, found
-        )
+        insist_on_symmetry(f, gradient, plain, v, found)
         return found
 
     return LinearOperator((f.size, f.size), product, product, dtype=f.dtype, device=f.device)

@@ -1,7 +1,7 @@
 """Any `nn.Module` as it is: evaluation mode, inputs, outputs, places of tensors, its graph."""
 
 from vademecum.models._modules import named_modules
-from vademecum.models.batches import batches, mean_over_batches
+from vademecum.models.batches import batches
 from vademecum.models.failures import (
     SlowPathWarning,
     cannot_be_mapped,
@@ -25,11 +25,14 @@ from vademecum.models.inputs import (
     replaced,
     variable,
 )
+from vademecum.models.loss_calls import LossCall, LossCalls
 from vademecum.models.losses import Loss, described, loss_for
 from vademecum.models.modes import evaluation, refuse_batch_statistics, untouched
 from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import Output, chosen_output, differentiable_output
 from vademecum.models.replay import Replay
+from vademecum.models.passes import Passes, mean_over_batches
+from vademecum.models.second_derivatives import constant_inputs, twice_differentiable
 from vademecum.models.tensors import (
     ModelState,
     aliases,
@@ -45,12 +48,13 @@ __all__ = [
     # a model to begin with, and weights from elsewhere
     "mlp", "load_weights",
     # modes and tensors
-    "ModelState", "aliases", "call_with", "evaluation", "insist_on_place", "named_modules",
-    "tensor_places", "untouched", "unwrapped",
+    "ModelState", "aliases", "call_with", "constant_inputs", "evaluation", "insist_on_place",
+    "named_modules", "tensor_places", "twice_differentiable", "untouched", "unwrapped",
     # inputs, outputs, losses
-    "Loss", "Output", "batches", "call_arguments", "chosen_output", "count_examples", "described",
-    "differentiable_output", "loss_for", "map_tensors", "mean_over_batches", "named_leaves",
-    "named_tensors", "refuse_nan", "replaced", "variable",
+    "Loss", "LossCall", "LossCalls", "Output", "Passes", "batches", "call_arguments",
+    "chosen_output", "count_examples", "described", "differentiable_output", "loss_for",
+    "map_tensors", "mean_over_batches", "named_leaves", "named_tensors", "refuse_nan", "replaced",
+    "variable",
     # independence of examples
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",

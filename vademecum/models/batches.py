@@ -1,28 +1,22 @@
 r"""Data too large for memory: a `DataLoader` in their place, whose batches come one by one.
 
 A batch is a pair of inputs and targets; more entries than two, of which the last holds the targets;
-a mapping, whose entry "labels" holds them; or inputs alone. A function $\ell$ of a loader's data is
-the mean over its batches $B$, weighted by their numbers of examples,
-
-$$\ell = \sum_B n_B\, \ell(B) \Big/ \sum_B n_B,$$
-
-which for a mean over examples is the one over all at once. Each pass sees the same batches: random
+a mapping, whose entry "labels" holds them; or inputs alone. Each pass sees the same batches: random
 numbers for them come from torch's seed anew, and global generators stay where they are.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader
 
-from vademecum.models.inputs import map_tensors, named_tensors
+from vademecum.models.inputs import map_tensors
 from vademecum.progress import ticking
 from vademecum.randomness import own_randomness
 
-__all__ = ["batches", "mean_over_batches"]
+__all__ = ["batches"]
 
 
 def batches(
@@ -78,42 +72,3 @@ def _pair(batch: Any) -> tuple[Any, Any]:
         *x, y = (*batch, None) if len(batch) == 1 else batch
         return (x[0] if len(x) == 1 else tuple(x)), y
     return batch, None
-
-
-def mean_over_batches(
-    x: Any,
-    y: Any,
-    function: Callable[[Any, Any], Tensor],
-    *,
-    device: torch.device | None = None,
-    progress: bool = False,
-) -> Tensor:
-    """What a function gives for the batches of a loader on average, or for data at hand.
-
-    Args:
-        x: A `DataLoader`, or inputs.
-        y: The targets of inputs that are at hand.
-        function: A function of inputs and targets that gives a tensor.
-        device: Where to move what a loader brings.
-        progress: Whether to show a progress bar on standard error.
-    """
-    if not isinstance(x, DataLoader):
-        return function(x, y)
-    total, count, dtype = None, 0, torch.float32
-    with closing(batches(x, y, device=device, progress=progress)) as all_:
-        for inputs, targets in all_:
-            n, found = _length(inputs, targets), function(inputs, targets)
-            dtype = found.dtype
-            part = n * found.to(torch.promote_types(dtype, torch.float32))  # halves would round
-            total, count = part if total is None else total + part, count + n
-    if total is None:
-        raise ValueError("x must hold batches, got an empty DataLoader")
-    return (total / count).to(dtype)
-
-
-def _length(x: Any, y: Any) -> int:
-    """How many examples a batch has, by its targets if these are a tensor."""
-    for tensor in (y, *(leaf for _, leaf in named_tensors(x))):
-        if isinstance(tensor, Tensor) and tensor.ndim:
-            return len(tensor)
-    raise ValueError("x must hold batches of tensors with examples along their first axis")

@@ -28,4 +28,9 @@ __all__ = [
     "Muon",
     # matrices
     "MatrixParameters", "matrix_parameters", "orthogonalize",
+from vademecum.optimization.generalised_gauss_newton import gauss_newton
+
+__all__ = [
+    # curvature
+    "gauss_newton",
 ]  # fmt: skip

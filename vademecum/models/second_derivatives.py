@@ -7,18 +7,23 @@ first layer can cost as much as all the rest. The pair of operations here does n
 other's backward pass, for derivatives of any order.
 
 Within `constant_inputs()` they stand in for torch's convolutions whose input requires no gradient.
-The numbers are the same up to rounding.
+The numbers are the same up to rounding. Within `twice_differentiable()`, moreover, checkpoints are
+refused, since what they compute again has no second derivative.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["constant_inputs"]
+__all__ = ["constant_inputs", "twice_differentiable"]
+
+_CHECKPOINTS = "model must not use checkpoints: what they compute again has no second derivative"
 
 Layout = tuple[list[int], list[int], list[int], int]  # stride, padding, dilation, groups
 
@@ -75,6 +80,13 @@ class constant_inputs(TorchFunctionMode):
         layout = *(_each(axes, n) for n in (stride, padding, dilation)), groups
         z = _Convolution.apply(x, w, layout)
         return z if b is None else z + b.view(-1, *[1] * axes)
+
+
+@contextmanager
+def twice_differentiable() -> Iterator[None]:
+    """A context in which a graph is made that will be differentiated again."""
+    with torch.enable_grad(), constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
+        yield
 
 
 def _each(axes: int, n: Any) -> list[int]:

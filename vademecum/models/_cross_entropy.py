@@ -1,0 +1,149 @@
+r"""The cross-entropy with derivatives in closed form, so that a second one keeps the logits alone.
+
+For logits $z$, targets $t$ that are a distribution or one class, class weights $w$ and $p =
+\operatorname{softmax} z$ the loss $\ell = -\sum_c w_c t_c \log p_c$ has, with $s = \sum_c w_c t_c$,
+
+$$\nabla \ell = s\, p - w \odot t, \qquad
+\nabla^2 \ell\, u = s\, (p \odot u - p\, \langle p, u \rangle).$$
+
+Autograd's way through the logarithm of the softmax keeps about ten arrays of the size of the logits
+for a second derivative, and for a language model one of them may take gigabytes; this one keeps
+those which it was given. Smoothed labels are targets $(1 - \epsilon)\, t + \epsilon / k$. The
+numbers are torch's up to rounding. A third derivative is refused.
+"""
+
+import inspect
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+__all__ = ["Terms", "class_axis", "closed", "terms_of"]
+
+_SIGNATURE = inspect.signature(F.cross_entropy)
+
+
+class Terms(NamedTuple):
+    """A call of the cross-entropy but for its logits."""
+
+    target: Tensor
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    label_smoothing: float
+
+    def loss(self, z: Tensor) -> Tensor:
+        """The loss, by torch's own function."""
+        return F.cross_entropy(
+            z, self.target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )  # fmt: skip
+
+    @property
+    def kept(self) -> Tensor:
+        """Which targets that are classes count."""
+        return self.target != self.ignore_index
+
+    def counted(self, z: Tensor) -> Float[Tensor, " ..."]:
+        """What each target counts in the sum by which a mean divides: nothing if ignored."""
+        if self.target.is_floating_point():
+            return torch.ones_like(z.detach().select(class_axis(z), 0))
+        w = self.weights(z)
+        return w[self.target.where(self.kept, 0)] * self.kept
+
+    def weights(self, z: Tensor) -> Float[Tensor, " k"]:
+        """Those of the classes."""
+        k = z.shape[class_axis(z)]
+        return z.new_ones(k) if self.weight is None else self.weight.to(z.dtype)
+
+    def masses(self, z: Tensor) -> Float[Tensor, " ..."]:
+        """The sums s of the weighted targets."""
+        w, epsilon = self.weights(z), self.label_smoothing
+        if self.target.is_floating_point():
+            s = self.target.to(z.dtype).movedim(class_axis(z), -1) @ w
+            return (1 - epsilon) * s + epsilon * w.mean()
+        return (1 - epsilon) * self.counted(z) + epsilon * w.mean() * self.kept
+
+    def divided(self, z: Tensor, back: Tensor) -> Tensor:
+        """What came back to the loss, for each term of it."""
+        return back / self.counted(z).sum() if self.reduction == "mean" else back
+
+    def slope(self, z: Tensor, back: Tensor) -> Tensor:
+        """The gradient in the logits."""
+        axis, w, epsilon = class_axis(z), self.weights(z), self.label_smoothing
+        back = self.divided(z, back)
+        found = z.softmax(axis)
+        found *= (back * self.masses(z)).unsqueeze(axis)
+        along = w.view(-1, *[1] * (z.ndim - axis - 1))
+        if self.target.is_floating_point():
+            t = (1 - epsilon) * self.target + epsilon / len(w)
+            return found.sub_(along * t * (back.unsqueeze(axis) if back.ndim else back))
+        classes = self.target.where(self.kept, 0).unsqueeze(axis)
+        own = (1 - epsilon) * self.counted(z) * back
+        found.scatter_add_(axis, classes, -own.unsqueeze(axis).to(z.dtype))
+        if epsilon:
+            found -= epsilon / len(w) * along * (back * self.kept).unsqueeze(axis)
+        return found
+
+
+def terms_of(args: Any, kwargs: Any) -> tuple[Tensor, Terms] | None:
+    """The logits and the rest of a call, or None if it uses options that torch will drop."""
+    bound = _SIGNATURE.bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    if given["size_average"] is not None or given["reduce"] is not None:
+        return None
+    return given["input"], Terms(*(given[name] for name in Terms._fields))
+
+
+def closed(z: Tensor, terms: Terms) -> Tensor:
+    """The cross-entropy of logits, cheap to differentiate twice."""
+    return _CrossEntropy.apply(z, terms)  # pyright: ignore[reportReturnType]
+
+
+class _CrossEntropy(Function):
+    """The loss."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, terms: Terms) -> Tensor:
+        ctx.save_for_backward(z)
+        ctx.terms = terms
+        return terms.loss(z)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _Slope.apply(*ctx.saved_tensors, *gradients, ctx.terms), None
+
+
+class _Slope(Function):
+    """Its gradient in the logits, times what came back to the loss."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, back: Tensor, terms: Terms) -> Tensor:
+        ctx.save_for_backward(z, back)
+        ctx.terms = terms
+        return terms.slope(z, back)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore
+        (z, back), (u,), terms = ctx.saved_tensors, gradients, ctx.terms
+        to_z = to_back = None
+        if ctx.needs_input_grad[0]:
+            axis, p = class_axis(z), z.softmax(class_axis(z))
+            to_z = u - (p * u).sum(axis, keepdim=True)
+            to_z *= p
+            to_z *= (terms.divided(z, back) * terms.masses(z)).unsqueeze(axis)
+        if ctx.needs_input_grad[1]:
+            along = u * terms.slope(z, torch.ones_like(back))
+            to_back = along.sum(class_axis(z)) if terms.reduction == "none" else along.sum()
+        return to_z, to_back, None
+
+
+def class_axis(z: Tensor) -> int:
+    """The axis of the classes."""
+    return 0 if z.ndim == 1 else 1
