@@ -112,6 +112,20 @@ def test_without_the_search_copies_are_missed():
     assert seeing.values.round().tolist() == [9.0, 9.0, 9.0]
 
 
+@pytest.mark.parametrize("symmetry_tol", [None, math.inf])
+def test_a_good_start_saves_products(symmetry_tol):
+    A = planted(torch.cat([torch.tensor([9.0, 8.9]), torch.rand(200)]).double())
+    known = torch.linalg.eigh(A).eigenvectors[:, -1] + 1e-7 * torch.randn(202).double()
+    warm, cold = (
+        eigsh(A, 1, tol=1e-5, v0=v0, symmetry_tol=symmetry_tol) for v0 in (3 * known, None)
+    )
+    for found in (warm, cold):
+        assert found.values.tolist() == pytest.approx([9.0], rel=1e-9)
+        gap = A @ found.vectors[:, 0] - found.values * found.vectors[:, 0]
+        assert float(gap.norm()) == pytest.approx(float(found.residuals), rel=1e-3)
+    assert warm.applications == (1 if symmetry_tol else 2) < cold.applications - 3
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 26])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_small_matrices_and_all_eigenvalues(n, dtype):
@@ -199,6 +213,9 @@ ERRORS = [
     ((I, 2), {"subspace": 3}, "subspace must be >= 4, got 3"),
     ((I, 2), {"symmetry_tol": math.nan}, "symmetry_tol must be .*, got nan"),
     ((I, 2), {"max_iter": 0}, "max_iter must be >= 1, got 0"),
+    ((I, 2), {"v0": torch.zeros(50)}, "v0 must not be zero, got 50 zeros"),
+    ((I, 2), {"v0": torch.ones(49)}, "v0 must be 50 wide"),
+    ((I, 2), {"v0": torch.full((50,), math.nan)}, "v0 must be finite"),
     ((LinearOperator((50, 50), lambda x: x * math.nan), 2), {}, "op must be symmetric .* finite"),
 ]
 

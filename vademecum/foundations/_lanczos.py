@@ -20,6 +20,7 @@ Many processes run side by side, each for a matrix of its own if need be, where 
 enough and the basis never restarts; then $H$ is the tridiagonal matrix $T$.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -43,7 +44,8 @@ class KrylovBasis:
         op: A symmetric operator.
         size: The most vectors to hold.
         generator: For the random vectors.
-        symmetry_tol: How much asymmetry passes for rounding.
+        symmetry_tol: How much asymmetry passes for rounding; with infinity nobody looks.
+        start: The first vector, not zero; a random one by default.
 
     Raises:
         ValueError: If the operator is not symmetric.
@@ -60,16 +62,20 @@ class KrylovBasis:
         size: int,
         generator: torch.Generator | None = None,
         symmetry_tol: float | None = None,
+        start: Tensor | None = None,
     ):
-        x, ax = symmetric_pair(op, generator, tol=symmetry_tol)
-        norm = x[:, 0].norm()
         self.op, self.size, self.generator = op, size, generator
+        self._image: Tensor | None = None
+        self.applications = 0
+        if symmetry_tol == math.inf:
+            x = random_block(op, 1, generator)[:, 0] if start is None else start
+        else:
+            pair, images = symmetric_pair(op, generator, tol=symmetry_tol, start=start)
+            x, self._image, self.applications = pair[:, 0], images[:, 0] / lengths(pair[:, 0]), 2
         self.V = x.new_empty(size + 1, len(x))
         self.H = x.new_zeros(size, size)
-        self.V[0] = x[:, 0] / norm
-        self._image: Tensor | None = ax[:, 0] / norm
+        self.V[0] = x / lengths(x)
         self.j = self.locked = 0
-        self.applications = 2
         self.betas: list[float] = []
 
     def grow(self) -> None:

@@ -100,13 +100,20 @@ def watched(op: LinearOperator, total: int | None, *, progress: bool) -> Iterato
 
 
 def symmetric_pair(
-    op: LinearOperator, generator: torch.Generator | None = None, *, tol: float | None = None
+    op: LinearOperator,
+    generator: torch.Generator | None = None,
+    *,
+    tol: float | None = None,
+    start: Inexact[Tensor, " n"] | None = None,
 ) -> tuple[Inexact[Tensor, " n 2"], Inexact[Tensor, " n 2"]]:
     """Two random vectors and their images, which show that the operator is symmetric.
 
-    One by one, since products with blocks as thin as this are often slower than two with vectors.
+    The first may be given, as `start`. One by one, since products with blocks as thin as this are
+    often slower than two with vectors.
     """
     x = random_block(op, 2, generator)
+    if start is not None:
+        x = torch.stack([start * len(start) ** 0.5 / lengths(start), x[:, 1]], 1)
     ax = torch.stack([(op @ x[:, 0]).detach(), (op @ x[:, 1]).detach()], 1)
     insist_on_symmetry(x, ax, tol=tol)
     return x, ax

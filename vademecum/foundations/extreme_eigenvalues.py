@@ -22,7 +22,7 @@ from jaxtyping import Float, Inexact
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vademecum.arguments import choice, number, whole
+from vademecum.arguments import choice, floats, number, whole
 from vademecum.foundations._lanczos import KrylovBasis
 from vademecum.foundations._probes import insist_on_symmetry, square_operator, watching
 from vademecum.foundations._shift_invert import by_inverse, factorisation
@@ -62,6 +62,7 @@ def eigsh(
     which: str = "largest",
     tol: float | None = None,
     degenerate: bool = True,
+    v0: Inexact[Tensor, " n"] | None = None,
     subspace: int | None = None,
     max_iter: int | None = None,
     symmetry_tol: float | None = None,
@@ -79,6 +80,8 @@ def eigsh(
             machine precision, since their errors go with the square; or `symmetry_tol`.
         degenerate: Whether to search for further copies of the eigenvalues found. False saves
             applications where they are known to be simple.
+        v0: Where to start, not zero; by default at a random vector. One that is close to an
+            eigenvector saves applications, but hides the eigenvectors that it is orthogonal to.
         subspace: The most basis vectors to hold; by default $2 k + 24$. Where $n$ is not larger,
             the matrix is made dense.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. One product with
@@ -87,7 +90,8 @@ def eigsh(
         symmetry_tol: The largest relative difference of $\langle u, A v \rangle$ and $\langle A u,
             v \rangle$ for random vectors that passes for rounding; by default the square root of
             the machine precision. Operators that compute a part in single precision need 1e-5 or
-            so. If given, `residuals` are measured by $k$ products more.
+            so. If given, `residuals` are measured by $k$ products more. With infinity nobody looks,
+            which saves a product.
         generator: Where random numbers come from; torch's global generator by default.
         progress: Whether to show a progress bar on standard error.
 
@@ -116,16 +120,17 @@ def eigsh(
     whole("max_iter", limit, low=1)
     if n <= size:
         return _dense(op, k, which, symmetry_tol)
+    start = None if v0 is None else _start(op, v0)
     price = cache(lambda: factorisation(op, size) if which != "magnitude" else math.inf)
     with watching(limit, progress=progress) as watch:
-        basis = KrylovBasis(watch(op), size, generator, symmetry_tol)
+        basis = KrylovBasis(watch(op), size, generator, symmetry_tol, start)
         found, goal = extreme_pairs(
             basis, k, which, tol, degenerate,
             lambda used: used >= limit or (used >= 2 * size and used >= 2 * size + price()),
         )  # fmt: skip
         applications, settled = basis.applications, found.settled(goal)
         left = 0 if settled else limit - applications
-        if symmetry_tol is not None or (left > 0 and found.outcome == "none"):
+        if symmetry_tol not in (None, math.inf) or (left > 0 and found.outcome == "none"):
             found = in_space(watch(op), found.vectors, which, found.outcome)
             applications += k  # and what was bounded is known
         if left > 0 and not found.settled(goal) and price() < math.inf:
@@ -142,6 +147,13 @@ def eigsh(
 def _default_tol(op: LinearOperator, symmetry_tol: float | None) -> float:
     finite = symmetry_tol if symmetry_tol is not None and symmetry_tol < math.inf else 0.0
     return max(torch.finfo(op.dtype).eps ** 0.5, finite)
+
+
+def _start(op: LinearOperator, v0: Tensor) -> Tensor:
+    v0 = floats("v0", v0, ndim=1, width=op.shape[0]).detach().to(op.device, op.dtype)
+    if not v0.any():
+        raise ValueError(f"v0 must not be zero, got {len(v0)} zeros")
+    return v0
 
 
 def _warn(found: Pairs, goal: float, limit: int, applications: int) -> None:
