@@ -33,4 +33,14 @@ from vademecum.optimization.generalised_gauss_newton import gauss_newton
 __all__ = [
     # curvature
     "gauss_newton",
+from vademecum.optimization.sharpest_direction import Sharpness, sharpness
+from vademecum.optimization.sharpness_tracking import (
+    SharpnessHistory,
+    SharpnessTracker,
+    draw_sharpness,
+)
+
+__all__ = [
+    # curvature measured
+    "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
 ]  # fmt: skip
