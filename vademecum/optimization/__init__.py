@@ -33,6 +33,13 @@ from vademecum.optimization.generalised_gauss_newton import gauss_newton
 __all__ = [
     # curvature
     "gauss_newton",
+from vademecum.optimization.conditioning import (
+    ConditionNumber,
+    PLConstant,
+    condition_number,
+    pl_constant,
+)
+from vademecum.optimization.line_curvature import CriticalStep, critical_step
 from vademecum.optimization.sharpest_direction import Sharpness, sharpness
 from vademecum.optimization.sharpness_tracking import (
     SharpnessHistory,
@@ -43,4 +50,6 @@ from vademecum.optimization.sharpness_tracking import (
 __all__ = [
     # curvature measured
     "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
+    "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
+    "pl_constant",
 ]  # fmt: skip
