@@ -1,1 +1,5 @@
 """What the course claims of descent methods."""
+
+from vademecum.optimization.claims import steepest, steps
+
+__all__ = ["steepest", "steps"]
