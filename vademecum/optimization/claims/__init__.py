@@ -1,5 +1,5 @@
 """What the course claims of descent methods."""
 
-from vademecum.optimization.claims import steepest, steps
+from vademecum.optimization.claims import curved_steps, steepest, steps, taylor
 
-__all__ = ["steepest", "steps"]
+__all__ = ["steepest", "steps", "taylor", "curved_steps"]

@@ -107,7 +107,7 @@ def race(f: Function, start: Tensor, sizes: list[list[float]]) -> Tensor:
         start: The starts, the same for each run.
         sizes: For each step the step sizes of the runs.
     """
-    runs = [nn.Parameter(start.detach().clone()) for _ in sizes[0]]
+    runs: list[Tensor] = [nn.Parameter(start.detach().clone()) for _ in sizes[0]]
     optimizer = torch.optim.SGD([{"params": [x]} for x in runs], lr=1.0)
     path = [torch.stack(runs).detach()]
     for etas in sizes:
