@@ -1,5 +1,12 @@
 """What the course claims of descent methods."""
 
-from vademecum.optimization.claims import curved_steps, steepest, steps, taylor
+from vademecum.optimization.claims import (
+    curved_steps,
+    lipschitz,
+    smoothness,
+    steepest,
+    steps,
+    taylor,
+)
 
-__all__ = ["steepest", "steps", "taylor", "curved_steps"]
+__all__ = ["steepest", "steps", "taylor", "curved_steps", "lipschitz", "smoothness"]
