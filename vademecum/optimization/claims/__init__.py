@@ -7,6 +7,9 @@ from vademecum.optimization.claims import (
     steepest,
     steps,
     taylor,
+    upper_bounds,
 )
 
-__all__ = ["steepest", "steps", "taylor", "curved_steps", "lipschitz", "smoothness"]
+__all__ = [
+    "steepest", "steps", "taylor", "curved_steps", "lipschitz", "smoothness", "upper_bounds",
+]  # fmt: skip
