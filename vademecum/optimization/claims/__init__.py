@@ -1,6 +1,8 @@
 """What the course claims of descent methods."""
 
 from vademecum.optimization.claims import (
+    convexity,
+    convexity_ladder,
     curved_steps,
     lipschitz,
     smoothness,
@@ -12,4 +14,5 @@ from vademecum.optimization.claims import (
 
 __all__ = [
     "steepest", "steps", "taylor", "curved_steps", "lipschitz", "smoothness", "upper_bounds",
+    "convexity", "convexity_ladder",
 ]  # fmt: skip

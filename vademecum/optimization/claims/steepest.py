@@ -12,7 +12,7 @@ from vademecum.claims import Evidence, at_least, at_most, claim, equals, with_ei
 from vademecum.foundations import dual_norm
 from vademecum.optimization.claims._objectives import Function, gradients_of, quadratic, ripples
 
-ETAS = torch.tensor([1e-1, 1e-2, 1e-3, 1e-4])
+ETAS = torch.tensor([1e-1, 1e-2, 1e-3, 1e-4], dtype=torch.float64)
 Direction = Literal["gradient", "ascent", "signs", "newton"]
 
 
