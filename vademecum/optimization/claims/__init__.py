@@ -1,6 +1,7 @@
 """What the course claims of descent methods."""
 
 from vademecum.optimization.claims import (
+    conditioning,
     convexity,
     convexity_ladder,
     curved_steps,
@@ -8,11 +9,12 @@ from vademecum.optimization.claims import (
     smoothness,
     steepest,
     steps,
+    strong_convexity,
     taylor,
     upper_bounds,
 )
 
 __all__ = [
     "steepest", "steps", "taylor", "curved_steps", "lipschitz", "smoothness", "upper_bounds",
-    "convexity", "convexity_ladder",
+    "convexity", "convexity_ladder", "strong_convexity", "conditioning",
 ]  # fmt: skip

@@ -1,0 +1,292 @@
+"""The condition number of an objective: Hessians between two bounds, slow valleys, zigzags."""
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vademecum.claims import at_least, at_most, claim, equals, slope, with_eigenvalues
+from vademecum.foundations import Ball, smoothness_constant, strong_convexity_constant
+from vademecum.gradients import functional, hessian
+from vademecum.optimization.claims._objectives import descend, gradients_of, quadratic, race
+
+
+def penalised(x: Tensor, y: Tensor, ridge: float) -> tuple[nn.Linear, Tensor, Any]:
+    """A linear model, its inputs and its loss: a sum of logistic losses and a ridge penalty.
+
+    The penalty is a half square of outputs, too, at the inputs sqrt(ridge) times the unit vectors.
+    """
+    n, d = x.shape
+    inputs = torch.cat([x, ridge**0.5 * torch.eye(d)])
+
+    def loss(z: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.softplus(-y * z[:n, 0]).sum() + z[n:].square().sum() / 2
+
+    return nn.Linear(d, 1, bias=False), inputs, loss
+
+
+@claim(
+    by="sampling",
+    sources=("A-105", "B-222"),
+    budget=0.5,
+    full={"n": 1000},
+    short=r"f \text{ convex}, \mu\text{-strongly, } L\text{-smooth} \iff \mu I \preceq"
+    r" \nabla^2 f(x) \preceq L I",
+)
+def hessian_bounds(quarter: float = 0.25, factor: float = 1.0, n: int = 10):
+    r"""Hessian bounds of smooth strongly convex functions.
+
+    A twice differentiable convex $f$ is $\mu$-strongly convex and $L$-smooth if and only if
+    $\mu I \preceq \nabla^2 f(x) \preceq L I$ everywhere. For logistic regression with a ridge
+    penalty, $\mu = \lambda$ and $L = \lambda + \frac14 \lambda_{\max}(X^\top X)$ (sum of losses).
+
+    Checked with `hessian`, which must be $X^\top \operatorname{diag}(p (1 - p)) X + \lambda I$, and
+    its eigenvalues: the upper end is reached at $\theta = 0$, the lower one everywhere if there are
+    fewer examples than variables. Random pairs obey the inequalities of smoothness and of strong
+    convexity with the same constants, which `smoothness_constant` and `strong_convexity_constant`
+    find.
+
+    Knobs:
+        quarter: The factor of $\lambda_{\max}(X^\top X)$ in $L$.
+        factor: What $\lambda$ is multiplied by in $\mu$.
+        n: How many points are drawn.
+    """
+    for (s, d), ridge in (((3, 5), 0.2), ((12, 3), 1.5)):
+        x, y = torch.randn(s, d), torch.randn(s).sign()
+        mu = factor * ridge
+        L = ridge + quarter * float(torch.linalg.eigvalsh(x.T @ x)[-1])
+        at: dict[str, Any] = {"s": s, "d": d}
+        model, inputs, loss = penalised(x, y, ridge)
+        f = functional(model)
+        for theta in (torch.zeros(d), *(2 * torch.randn(n, d))):
+            with torch.no_grad():
+                model.weight.copy_(theta[None])
+            H = hessian(model, inputs, y, loss=loss).dense()
+            p = torch.sigmoid(x @ theta)
+            exact = x.T @ ((p * (1 - p))[:, None] * x) + ridge * torch.eye(d)
+            yield equals("Hessian of a penalised loss", H, exact, tol=1e-10, **at)
+            values = torch.linalg.eigvalsh(H)
+            yield at_least("least eigenvalue", values[0], mu, tol=1e-10, **at)
+            yield at_most("largest eigenvalue", values[-1], L, tol=1e-10, **at)
+            if not theta.any():
+                yield equals("largest eigenvalue at 0", values[-1], L, tol=1e-10, **at)
+            if s < d:
+                yield equals("least eigenvalue, few examples", values[0], mu, tol=1e-10, **at)
+        risk = lambda rows, f=f: torch.stack([loss(f(t, inputs), y) for t in rows])  # noqa: B023, E731
+        a, b = torch.randn(2, n, d)
+        square = (a - b).square().sum(1)
+        change = gradients_of(risk, a) - gradients_of(risk, b)
+        yield at_most("change of the gradient", change.norm(dim=1), L * square.sqrt(), **at)
+        yield at_least("scalar product with the change", (change * (a - b)).sum(1), mu * square,
+                       **at)  # fmt: skip
+        ball = Ball(torch.zeros(d), 1e-3)  # where curvatures differ by 1e-5, however it is searched
+        found = smoothness_constant(risk, ball, pairs=4, starts=1, steps=1).value
+        yield equals("largest curvature found near 0", found / L, 1.0, tol=1e-4, **at)
+        if s < d:
+            found = strong_convexity_constant(risk, ball, pairs=4, starts=1, steps=1).value
+            yield equals("least curvature found near 0", found, mu, tol=1e-7, **at)
+
+
+hessian_bounds.foil("an eighth in place of a quarter", quarter=0.125)
+hessian_bounds.foil("twice the penalty, with few examples", factor=2.0)
+
+
+def steps_to(path: Tensor, share: float) -> Tensor:
+    """After how many steps the squared distance from 0 is first at most a share of the start's."""
+    reached = path.square().sum(-1) <= share * path[0].square().sum(-1)
+    return reached.long().argmax(0)
+
+
+@claim(
+    by="fit",
+    sources=("D-051", "E-136", "E-166"),
+    budget=1.0,
+    full={"longest": 10_000},
+    short=r"\kappa = L / \mu: \quad \eta = \tfrac1L \text{ needs }"
+    r" O(\kappa \log \tfrac1\epsilon) \text{ steps}",
+)
+def condition_number(
+    growth: float = 1.0, ruled_by: Literal["kappa", "gradient"] = "kappa", longest: int = 1000
+):
+    r"""The condition number of an objective.
+
+    $\kappa = L / \mu \ge 1$, the ratio of largest to smallest curvature, governs first-order
+    methods: gradient descent with step $\frac1L$ needs $O(\kappa \log \frac1\epsilon)$ steps to a
+    squared distance of $\epsilon$ times that of the start, $\frac\kappa2 \log \frac1\epsilon$ at
+    most. Multiplying the objective by a constant changes gradients but neither $\kappa$ nor the
+    iterates (with $\eta = \frac1L$).
+
+    *Proof.* A coordinate shrinks by $1 - \frac\lambda L \le 1 - \frac1\kappa \le e^{-1/\kappa}$.
+    Checked for torch's `SGD` on quadratics with $10 \le \kappa \le 1000$: from the flat axis the
+    number of steps is $\lceil \log \epsilon / (2 \log(1 - \frac1\kappa)) \rceil$, 88 for
+    $\kappa = 10$, $\epsilon = 10^{-8}$, and grows like $\kappa$.
+
+    Knobs:
+        growth: The power of $\kappa$ with which the number of steps grows.
+        ruled_by: What is said to set the number of steps: $\kappa$, or the largest gradient.
+        longest: The largest condition number.
+    """
+    kappas = torch.logspace(1, math.log10(longest), 9)
+    valleys = lambda x: (x.view(-1, 9, 2) * spread * x.view(-1, 9, 2)).sum((1, 2)) / 2  # noqa: E731
+    spread = torch.stack([1 / kappas, torch.ones(9)], 1)
+    flat = torch.tensor([1.0, 0.0]).repeat(1, 9)
+    eps = 0.1
+    path = descend(valleys, flat, 1.0, int(longest * 1.2))[:, 0].view(-1, 9, 2)
+    found = steps_to(path, eps)
+    exact = (math.log(eps) / (2 * torch.log1p(-1 / kappas))).ceil().long()
+    yield equals("steps to a tenth of the squared distance", found, exact)
+    # The count is -1 / log(1 - 1 / kappa) = kappa - 1/2 - ..., and rounded up: by 1/2 of 11.5.
+    yield slope("steps against the condition number", kappas, found, growth, tol=0.02)
+    for share, known in ((1e-2, 22), (1e-4, 44), (1e-8, 88)):
+        yield equals("steps for the condition number 10", int(steps_to(path[:, 0], share)), known,
+                     epsilon=share)  # fmt: skip
+    for kappa, d in ((5.0, 2), (40.0, 4)):
+        values = torch.cat([torch.tensor([1.0, kappa]), 1 + (kappa - 1) * torch.rand(d - 2)])
+        h = with_eigenvalues(0.3 * values)
+        start, runs = torch.randn(5, d), {}
+        for scale in (1.0, 100.0, 0.01):
+            f = quadratic(scale * h)
+            path = descend(f, start, 1 / (scale * 0.3 * kappa), int(kappa * 5))
+            runs[scale] = path, float(gradients_of(f, start).norm(dim=1).max())
+            most = kappa / 2 * math.log(1e3)
+            counts = steps_to(path, 1e-3)
+            yield at_most("steps to a thousandth", counts.double(), math.ceil(most), kappa=kappa)
+        for scale in (100.0, 0.01):
+            ratio = runs[scale][1] / runs[1.0][1]
+            at = {"scale": scale, "kappa": kappa}
+            more = steps_to(runs[scale][0], 1e-3) / steps_to(runs[1.0][0], 1e-3)
+            stated = 1.0 if ruled_by == "kappa" else ratio
+            yield equals("steps of the scaled objective over the others", more, stated, **at)
+            yield equals("largest gradient of the scaled objective", ratio, scale, **at)
+            yield equals("iterates of the scaled objective", runs[scale][0], runs[1.0][0],
+                         tol=1e-12, **at)  # fmt: skip
+
+
+condition_number.foil(
+    "proportional to the root of $\\kappa$, as with acceleration",
+    refuted_by="steps against the condition number",
+    growth=0.5,
+)
+condition_number.erratum(
+    "E-166",
+    printed="one wants the maximal gradient to be small and the curvature to be large",
+    right="one wants the largest and the smallest curvature to be close together",
+    why=r"both constants bound curvature. Multiplying the objective by 100 makes gradients 100"
+    r" times larger and leaves $\kappa$ and the rate unchanged; what one wants is largest and"
+    " smallest curvature close together",
+    weight="soft",
+    refuted_by="steps of the scaled objective over the others",
+    ruled_by="gradient",
+)
+
+
+@claim(
+    by="sampling",
+    sources=("D-053",),
+    budget=0.5,
+    full={"n": 100_000},
+    short=r"\cos \angle(-\nabla f(x), x^* - x) \ge \frac{2 \sqrt\kappa}{1 + \kappa},"
+    r" \quad f = \tfrac12 x^\top H x",
+)
+def gradient_angle(
+    bound: Literal["2 sqrt(k)/(1+k)", "1/sqrt(k)", "root of kappa"] = "2 sqrt(k)/(1+k)",
+    n: int = 2000,
+):
+    r"""The angle between the gradient and the direction to the minimum.
+
+    For $f = \frac12 x^\top H x$, $H$ positive definite with condition number $\kappa$, the cosine
+    between $-\nabla f(x)$ and $x^* - x$ is at least $\frac{2 \sqrt\kappa}{1 + \kappa}$
+    (Kantorovich's inequality): 1 for spherical contours, where the gradient points at the minimum,
+    close to 0 for $\kappa \gg 1$. Equality is attained in the plane of the extreme eigenvectors.
+
+    Checked on random points for $\kappa$ from 1 to $10^4$; equality at
+    $x = \sqrt\kappa\, q_{\min} \pm q_{\max}$.
+
+    Knobs:
+        bound: The bound of the cosine; "root of kappa" has $\sqrt\kappa$ in place of $\kappa$.
+        n: How many points are drawn for each spectrum.
+    """
+    least = {
+        "2 sqrt(k)/(1+k)": lambda k: 2 * k**0.5 / (1 + k),
+        "1/sqrt(k)": lambda k: k**-0.5,
+        "root of kappa": lambda k: 2 * k**0.25 / (1 + k**0.5),
+    }[bound]
+    for kappa in (1.0, 3.0, 100.0, 1e4):
+        for d in (2, 5):
+            values = torch.cat([torch.tensor([1.0, kappa]), 1 + (kappa - 1) * torch.rand(d - 2)])
+            axes = torch.linalg.qr(torch.randn(d, d)).Q
+            f = quadratic((axes * values) @ axes.T)
+            low, high = axes[:, 0], axes[:, 1]
+            x = torch.cat(
+                [torch.randn(n, d), torch.randn(n, d) @ torch.diag(values**-0.5) @ axes.T]
+            )
+            worst = torch.stack([kappa**0.5 * low + sign * high for sign in (1, -1)])
+            at = {"kappa": kappa, "d": d}
+            for name, points, compare in (
+                ("cosine of the angle", x, at_least),
+                ("cosine of the worst angle", worst, equals),
+            ):
+                step = -gradients_of(f, points)
+                cosine = nn.functional.cosine_similarity(step, -points, dim=1)
+                yield compare(name, cosine, least(kappa), tol=1e-11, **at)
+
+
+gradient_angle.foil(r"$1 / \sqrt\kappa$ is half of it for large $\kappa$", bound="1/sqrt(k)")
+gradient_angle.foil(
+    r"$\kappa$ replaced by its root",
+    refuted_by="cosine of the worst angle",
+    bound="root of kappa",
+)
+
+
+@claim(
+    by="identity",
+    sources=("D-054",),
+    budget=0.5,
+    short=r"\tfrac1L < \eta < \tfrac2L: \quad y_{t+1} = (1 - \eta L)\,y_t,\ 1 - \eta L < 0,"
+    r" \quad x_{t+1} = (1 - \eta \mu)\,x_t",
+)
+def zigzag(kappa: float = 100.0, steps: int = 100, etas: tuple[float, ...] = (1.1, 1.5, 1.9)):
+    r"""The zigzag in a narrow valley.
+
+    On $\frac12 (\mu x^2 + L y^2)$ with $\kappa = L / \mu \gg 1$ a step $\eta \in (\frac1L,
+    \frac2L)$ makes the steep coordinate change its sign at every iteration, with factor
+    $1 - \eta L < 0$, while the flat coordinate shrinks by only $1 - \eta \mu > 1 - \frac2\kappa$
+    per step.
+
+    Checked for torch's `SGD`; with $\kappa = 100$ and $\eta = \frac{1.9}L$ the flat coordinate
+    loses 1.9 percent a step. For $\kappa > 2$ it keeps its sign. In other axes than these the
+    gradients of two steps in a row form an obtuse angle, once the flat part is small beside the
+    steep one.
+
+    Knobs:
+        kappa: The condition number.
+        steps: How many steps are taken.
+        etas: The step sizes, in units of $\frac1L$.
+    """
+    for L in (1.0, 8.0):
+        f = quadratic(torch.diag(torch.tensor([L / kappa, L])))
+        start = 1 + torch.rand(3, 2)
+        runs = race(f, start, [[eta / L for eta in etas]] * steps)
+        for eta, path in zip(etas, runs.unbind(1), strict=True):
+            at = {"L": L, "eta": f"{eta:g}/L"}
+            x, y = path.unbind(-1)
+            turns = (y[1:].sign() != y[:-1].sign()).sum(0)
+            yield equals("changes of sign of the steep coordinate", turns, steps, **at)
+            turns = (x[1:].sign() != x[:-1].sign()).sum(0)
+            yield equals("changes of sign of the flat coordinate", turns, 0, **at)
+            yield equals("factor of the steep coordinate", y[1:] / y[:-1], 1 - eta, **at)
+            lost = 1 - x[1:] / x[:-1]
+            yield equals("share that the flat coordinate loses", lost, eta / kappa, tol=1e-12, **at)
+            yield at_most("share that the flat coordinate loses", lost, 2 / kappa, **at)
+    axes = torch.linalg.qr(torch.randn(2, 2)).Q
+    f = quadratic(axes @ torch.diag(torch.tensor([1.0, kappa])) @ axes.T)
+    path = descend(f, (axes @ torch.ones(2))[None], max(etas) / kappa, 10)[:, 0]
+    g = gradients_of(f, path)
+    cosine = nn.functional.cosine_similarity(g[1:], g[:-1], dim=1)
+    yield at_most("cosine between gradients in a row", cosine, -0.9)
+
+
+zigzag.foil("below 1/L the steep coordinate keeps its sign", etas=(0.9,))
+zigzag.foil("with $\\kappa = 1.1$ the flat coordinate flips, too", kappa=1.1)
