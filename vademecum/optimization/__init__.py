@@ -18,6 +18,15 @@ __all__ = [
     # optimisers
     "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD",
     "PolyakAveraging", "averaged",
+from vademecum.optimization.certificates import (
+    DescentCertificate,
+    certify_descent,
+    draw_descent,
+)
+
+__all__ = [
+    # certificates
+    "DescentCertificate", "certify_descent", "draw_descent",
 ]  # fmt: skip
 from vademecum.optimization.muon import Muon
 from vademecum.optimization.orthogonal_factor import orthogonalize
