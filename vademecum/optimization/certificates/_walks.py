@@ -10,12 +10,16 @@ $\nabla f(x_t) = \nabla f(x_0) + H (x_t - x_0)$ with the Hessian at $x_0$.
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from vademecum.optimization.certificates._setting import Setting
 from vademecum.optimization.certificates._theorems import RANDOM
+from vademecum.optimization.momentum import HeavyBall, Nesterov
+from vademecum.optimization.variance_reduction import SVRG
 from vademecum.progress import ticking
 from vademecum.randomness import source
 
@@ -59,16 +63,30 @@ def _of_one(setting: Setting, tick: Callable[[int], None]) -> Tensor:
 def _walk(setting: Setting) -> Iterator[Tensor]:
     """The iterates from the start on, as long as they are finite."""
     x = setting.f.start.clone().requires_grad_()
-    optimizer = torch.optim.SGD([x], lr=setting.facts.eta)
+    optimizer = _optimizer(setting, x)
     yield x.detach()
     for _ in range(setting.facts.steps):
         optimizer.zero_grad()
         with torch.enable_grad():
             setting.f.value(x).backward()
-        optimizer.step()
-        if not bool(torch.isfinite(x).all()):
+        if x.grad is None or not bool(torch.isfinite(x.grad).all()):
             return
-        yield x.detach()
+        optimizer.step()
+        shown = optimizer.iterates() if isinstance(optimizer, Nesterov) else nullcontext()
+        with shown:
+            here = x.detach().clone()
+        if not bool(torch.isfinite(here).all()):
+            return
+        yield here
+
+
+def _optimizer(setting: Setting, x: Tensor) -> torch.optim.Optimizer:
+    c = setting.facts
+    if setting.method == "heavy_ball":
+        return HeavyBall([x], c.eta, momentum=c.momentum**2)
+    if setting.method == "nesterov":
+        return Nesterov([x], c.eta, momentum=None if setting.assuming == "convex" else c.momentum)
+    return torch.optim.SGD([x], lr=c.eta)
 
 
 def _insist_on_minimum(setting: Setting, value: float) -> None:
@@ -116,16 +134,24 @@ def _walks(
     """What the theorem speaks of, a row for each run, at each step that it speaks of."""
     f, c = setting.f, setting.facts
     x = f.start.repeat(runs, 1).requires_grad_()
-    optimizer = torch.optim.SGD([x], lr=c.eta)
     mean = torch.zeros_like(x)
-    for t in range(c.steps):
-        mean += (x - mean) / (t + 1)
-        yield x.detach() if setting.method == "sgd" else mean
-        drawn = torch.randint(f.count, (runs, 1), **source(generator, x.device)).to(x.device)
+
+    def total(function: Callable[[], Tensor]) -> Tensor:
         optimizer.zero_grad()
-        with torch.enable_grad():
-            f.rows(x).gather(1, drawn).sum().backward()
-        optimizer.step()
+        loss = function().sum()
+        loss.backward()
+        return loss
+
+    optimizer = torch.optim.SGD([x], lr=c.eta)
+    if setting.method == "svrg":
+        everything = partial(total, lambda: f.values(x))
+        optimizer = SVRG([x], c.eta, c.period, everything, snapshot="average")
+    for t in range(c.steps - c.steps % c.period):
+        mean += (x - mean) / (t + 1)
+        if t % c.period == 0:
+            yield mean if setting.method == "averaged_sgd" else x.detach()
+        drawn = torch.randint(f.count, (runs, 1), **source(generator, x.device)).to(x.device)
+        optimizer.step(partial(total, lambda i=drawn: f.rows(x).gather(1, i)))  # pyright: ignore
         tick(1)
-    if setting.method == "sgd":
+    if setting.method != "averaged_sgd":
         yield x.detach()

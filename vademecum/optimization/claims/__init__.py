@@ -18,3 +18,6 @@ __all__ = [
     "steepest", "steps", "taylor", "curved_steps", "lipschitz", "smoothness", "upper_bounds",
     "convexity", "convexity_ladder", "strong_convexity", "conditioning",
 ]  # fmt: skip
+from vademecum.optimization.claims import descent_rates
+
+__all__ = ["descent_rates"]
