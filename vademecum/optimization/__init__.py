@@ -9,6 +9,11 @@ the bound beside the run.
 """
 
 from vademecum.optimization.averaging import PolyakAveraging, averaged
+from vademecum.optimization.certificates import (
+    DescentCertificate,
+    certify_descent,
+    draw_descent,
+)
 from vademecum.optimization.momentum import HeavyBall, Nesterov
 from vademecum.optimization.projected import ProjectedSGD
 from vademecum.optimization.sign_descent import SignSGD
@@ -18,13 +23,6 @@ __all__ = [
     # optimisers
     "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD",
     "PolyakAveraging", "averaged",
-from vademecum.optimization.certificates import (
-    DescentCertificate,
-    certify_descent,
-    draw_descent,
-)
-
-__all__ = [
     # certificates
     "DescentCertificate", "certify_descent", "draw_descent",
 ]  # fmt: skip
