@@ -19,5 +19,14 @@ __all__ = [
     "convexity", "convexity_ladder", "strong_convexity", "conditioning",
 ]  # fmt: skip
 from vademecum.optimization.claims import descent_rates
+    descent_rates,
+    gradient_noise,
+    polyak_lojasiewicz,
+    stochastic_gradients,
+    tangent_kernels,
+)
 
-__all__ = ["descent_rates"]
+__all__ = [
+    "descent_rates", "polyak_lojasiewicz", "tangent_kernels",
+    "stochastic_gradients", "gradient_noise",
+]  # fmt: skip
