@@ -24,17 +24,21 @@ from vademecum.convolution.networks import (
     scaled_tanh,
 )
 from vademecum.convolution.wavenet import WaveNet
+from vademecum.convolution.layer_matrices import ConvMatrix, conv_matrix
+from vademecum.convolution.local_layers import LocallyConnected2d
 from vademecum.convolution.output_sizes import conv_output_size
 from vademecum.convolution.sliding import convolve, correlate, rot180
+from vademecum.convolution.soft_pooling import SoftmaxPool
 
 __all__ = [
     # operators
     "convolve", "correlate", "rot180",
-    "conv_output_size",
+    "ConvMatrix", "conv_matrix", "conv_output_size",
     # layers
     "CausalConv1d", "CausalState", "CausalStep",
     # blocks and networks
     "DenseBlock", "InceptionModule", "ResidualBlock", "scaled_tanh",
     "AlexNet", "DenseNet", "GoogLeNet", "GoogLeNetOutput", "LeNet5", "ResNet", "UNet", "VGG",
     "TCN", "TextCNN", "WaveNet",
+    "CausalConv1d", "CausalState", "CausalStep", "LocallyConnected2d", "SoftmaxPool",
 ]  # fmt: skip
