@@ -41,4 +41,9 @@ __all__ = [
     "AlexNet", "DenseNet", "GoogLeNet", "GoogLeNetOutput", "LeNet5", "ResNet", "UNet", "VGG",
     "TCN", "TextCNN", "WaveNet",
     "CausalConv1d", "CausalState", "CausalStep", "LocallyConnected2d", "SoftmaxPool",
+from vademecum.convolution.call_table import CallRow, ShapeTrace, shape_trace
+
+__all__ = [
+    # arithmetic of any module
+    "CallRow", "ShapeTrace", "shape_trace",
 ]  # fmt: skip

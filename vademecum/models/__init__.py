@@ -2,6 +2,8 @@
 
 from vademecum.models._modules import named_modules
 from vademecum.models.batches import batches
+from vademecum.models._recording import following
+from vademecum.models.batches import batches, mean_over_batches
 from vademecum.models.failures import (
     SlowPathWarning,
     cannot_be_mapped,
@@ -62,6 +64,7 @@ __all__ = [
     "Call", "Rows", "Size", "Trace", "Value",
     # many equal steps
     "Replay",
+    "Call", "Rows", "Size", "Trace", "Value", "following",
     # failures
     "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

@@ -118,8 +118,17 @@ class Recorder(TorchFunctionMode):
 
 
 @contextmanager
-def following(model: nn.Module, stack: Stack) -> Iterator[None]:
-    """Keep the submodules whose code runs on a stack, for a while."""
+def following(
+    model: nn.Module, stack: Stack, entered: Callable[..., Callable[..., Any]] | None = None
+) -> Iterator[None]:
+    """Keep the submodules whose code runs on a stack, for a while.
+
+    Args:
+        model: The module.
+        stack: Where the submodules are kept, with their paths, the innermost last.
+        entered: What makes the code that runs of a submodule's own, its path with itself, and the
+            stack, in place of one that keeps the stack and does nothing else.
+    """
     before: list[tuple[nn.Module, Any]] = []
     try:
         for path, module in model.named_modules():
@@ -129,7 +138,7 @@ def following(model: nn.Module, stack: Stack) -> Iterator[None]:
                 )
             own = vars(module)
             before.append((module, own.get("forward")))
-            own["forward"] = _entered(module.forward, (path, module), stack)
+            own["forward"] = (entered or _entered)(module.forward, (path, module), stack)
         yield
     finally:
         for module, forward in before:

@@ -137,6 +137,7 @@ class ModelState:
     Args:
         model: Any module, which is neither copied nor moved.
         dtype: That of the floating-point tensors; by default they are the model's own.
+        device: Where the tensors are; on "meta" they have shapes and no values, and cost nothing.
         copy: Whether to keep copies, so that what happens to the model later has no effect.
 
     Example:
@@ -146,7 +147,14 @@ class ModelState:
         (torch.float64, torch.float32)
     """
 
-    def __init__(self, model: nn.Module, *, dtype: torch.dtype | None = None, copy: bool = False):
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        copy: bool = False,
+    ):
         self.model = unwrapped(model)
         self._around, self._tensors = _Around(self.model), {}
         self._aliases = aliases(self.model)
@@ -154,7 +162,7 @@ class ModelState:
         for kind in ("parameters", "buffers"):
             for place, own in tensor_places(self._around, kind):
                 if id(own) not in made:
-                    t = own.detach().to(dtype if own.is_floating_point() else None)
+                    t = own.detach().to(device, dtype if own.is_floating_point() else None)
                     t = t.clone() if copy or kind == "buffers" else t  # which code may count in
                     made[id(own)] = nn.Parameter(t, False) if kind == "parameters" else t
                 self._tensors[place] = made[id(own)]
