@@ -6,7 +6,10 @@ such layers look at growing parts of the input, their *receptive fields*. A few 
 pooling, shortcuts and concatenation, are the networks that learned to see and to hear.
 """
 
+from vademecum.convolution.call_table import CallRow, ShapeTrace, shape_trace
 from vademecum.convolution.causal import CausalConv1d, CausalState, CausalStep
+from vademecum.convolution.layer_matrices import ConvMatrix, conv_matrix
+from vademecum.convolution.local_layers import LocallyConnected2d
 from vademecum.convolution.networks import (
     TCN,
     VGG,
@@ -23,27 +26,20 @@ from vademecum.convolution.networks import (
     UNet,
     scaled_tanh,
 )
-from vademecum.convolution.wavenet import WaveNet
-from vademecum.convolution.layer_matrices import ConvMatrix, conv_matrix
-from vademecum.convolution.local_layers import LocallyConnected2d
 from vademecum.convolution.output_sizes import conv_output_size
 from vademecum.convolution.sliding import convolve, correlate, rot180
 from vademecum.convolution.soft_pooling import SoftmaxPool
+from vademecum.convolution.wavenet import WaveNet
 
 __all__ = [
     # operators
-    "convolve", "correlate", "rot180",
-    "ConvMatrix", "conv_matrix", "conv_output_size",
+    "convolve", "correlate", "rot180", "ConvMatrix", "conv_matrix", "conv_output_size",
     # layers
     "CausalConv1d", "CausalState", "CausalStep",
     # blocks and networks
-    "DenseBlock", "InceptionModule", "ResidualBlock", "scaled_tanh",
-    "AlexNet", "DenseNet", "GoogLeNet", "GoogLeNetOutput", "LeNet5", "ResNet", "UNet", "VGG",
-    "TCN", "TextCNN", "WaveNet",
-    "CausalConv1d", "CausalState", "CausalStep", "LocallyConnected2d", "SoftmaxPool",
-from vademecum.convolution.call_table import CallRow, ShapeTrace, shape_trace
-
-__all__ = [
+    "DenseBlock", "InceptionModule", "ResidualBlock", "scaled_tanh", "AlexNet", "DenseNet",
+    "GoogLeNet", "GoogLeNetOutput", "LeNet5", "ResNet", "UNet", "VGG", "TCN", "TextCNN", "WaveNet",
+    "LocallyConnected2d", "SoftmaxPool",
     # arithmetic of any module
     "CallRow", "ShapeTrace", "shape_trace",
 ]  # fmt: skip

@@ -1,7 +1,6 @@
 """Any `nn.Module` as it is: evaluation mode, inputs, outputs, places of tensors, its graph."""
 
 from vademecum.models._modules import named_modules
-from vademecum.models.batches import batches
 from vademecum.models._recording import following
 from vademecum.models.batches import batches, mean_over_batches
 from vademecum.models.failures import (
@@ -32,8 +31,8 @@ from vademecum.models.losses import Loss, described, loss_for
 from vademecum.models.modes import evaluation, refuse_batch_statistics, untouched
 from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import Output, chosen_output, differentiable_output
-from vademecum.models.replay import Replay
 from vademecum.models.passes import Passes, mean_over_batches
+from vademecum.models.replay import Replay
 from vademecum.models.second_derivatives import constant_inputs, twice_differentiable
 from vademecum.models.tensors import (
     ModelState,
@@ -64,7 +63,7 @@ __all__ = [
     "Call", "Rows", "Size", "Trace", "Value",
     # many equal steps
     "Replay",
-    "Call", "Rows", "Size", "Trace", "Value", "following",
+    "following",
     # failures
     "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

@@ -9,59 +9,41 @@ the bound beside the run.
 """
 
 from vademecum.optimization.averaging import PolyakAveraging, averaged
-from vademecum.optimization.certificates import (
-    DescentCertificate,
-    certify_descent,
-    draw_descent,
-)
-from vademecum.optimization.momentum import HeavyBall, Nesterov
-from vademecum.optimization.projected import ProjectedSGD
-from vademecum.optimization.sign_descent import SignSGD
-from vademecum.optimization.variance_reduction import SVRG
-
-__all__ = [
-    # optimisers
-    "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD",
-    "PolyakAveraging", "averaged",
-    # certificates
-    "DescentCertificate", "certify_descent", "draw_descent",
-]  # fmt: skip
-from vademecum.optimization.muon import Muon
-from vademecum.optimization.orthogonal_factor import orthogonalize
-from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
-
-__all__ = [
-    # optimisers
-    "Muon",
-    # matrices
-    "MatrixParameters", "matrix_parameters", "orthogonalize",
-from vademecum.optimization.generalised_gauss_newton import gauss_newton
-
-__all__ = [
-    # curvature
-    "gauss_newton",
+from vademecum.optimization.certificates import DescentCertificate, certify_descent, draw_descent
 from vademecum.optimization.conditioning import (
     ConditionNumber,
     PLConstant,
     condition_number,
     pl_constant,
 )
+from vademecum.optimization.generalised_gauss_newton import gauss_newton
 from vademecum.optimization.line_curvature import CriticalStep, critical_step
+from vademecum.optimization.momentum import HeavyBall, Nesterov
+from vademecum.optimization.muon import Muon
+from vademecum.optimization.orthogonal_factor import orthogonalize
+from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
+from vademecum.optimization.projected import ProjectedSGD
 from vademecum.optimization.sharpest_direction import Sharpness, sharpness
 from vademecum.optimization.sharpness_tracking import (
     SharpnessHistory,
     SharpnessTracker,
     draw_sharpness,
 )
+from vademecum.optimization.sign_descent import SignSGD
+from vademecum.optimization.variance_reduction import SVRG
 
 __all__ = [
+    # optimisers
+    "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD", "PolyakAveraging", "averaged",
+    "Muon",
+    # certificates
+    "DescentCertificate", "certify_descent", "draw_descent",
+    # matrices
+    "MatrixParameters", "matrix_parameters", "orthogonalize",
+    # curvature
+    "gauss_newton",
     # curvature measured
     "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
     "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
     "pl_constant",
-from vademecum.optimization.generalised_gauss_newton import gauss_newton
-
-__all__ = [
-    # curvature
-    "gauss_newton",
 ]  # fmt: skip

@@ -2,4 +2,6 @@
 
 from vademecum.convolution.claims import classic, deep, segmentation, sequences, small_kernels
 
-__all__ = ["classic", "small_kernels", "deep", "segmentation", "sequences"]
+__all__ = [
+    "classic", "small_kernels", "deep", "segmentation", "sequences",
+]  # fmt: skip

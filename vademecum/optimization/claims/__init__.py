@@ -5,28 +5,22 @@ from vademecum.optimization.claims import (
     convexity,
     convexity_ladder,
     curved_steps,
+    descent_rates,
+    gradient_noise,
     lipschitz,
+    polyak_lojasiewicz,
     smoothness,
     steepest,
     steps,
+    stochastic_gradients,
     strong_convexity,
+    tangent_kernels,
     taylor,
     upper_bounds,
 )
 
 __all__ = [
     "steepest", "steps", "taylor", "curved_steps", "lipschitz", "smoothness", "upper_bounds",
-    "convexity", "convexity_ladder", "strong_convexity", "conditioning",
-]  # fmt: skip
-from vademecum.optimization.claims import descent_rates
-    descent_rates,
-    gradient_noise,
-    polyak_lojasiewicz,
-    stochastic_gradients,
-    tangent_kernels,
-)
-
-__all__ = [
-    "descent_rates", "polyak_lojasiewicz", "tangent_kernels",
-    "stochastic_gradients", "gradient_noise",
+    "convexity", "convexity_ladder", "strong_convexity", "conditioning", "descent_rates",
+    "polyak_lojasiewicz", "tangent_kernels", "stochastic_gradients", "gradient_noise",
 ]  # fmt: skip
