@@ -2,7 +2,7 @@
 
 from vademecum.models._modules import named_modules
 from vademecum.models._recording import following
-from vademecum.models.batches import batches, mean_over_batches
+from vademecum.models.batches import batches
 from vademecum.models.failures import (
     SlowPathWarning,
     cannot_be_mapped,
@@ -60,10 +60,9 @@ __all__ = [
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",
     # graphs
-    "Call", "Rows", "Size", "Trace", "Value",
+    "Call", "Rows", "Size", "Trace", "Value", "following",
     # many equal steps
     "Replay",
-    "following",
     # failures
     "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip
