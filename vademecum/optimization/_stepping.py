@@ -14,7 +14,6 @@ Sharded parameters (`DTensor`) are judged by the whole gradient, so that all pro
 """
 
 import copy
-import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -133,29 +132,19 @@ class Descent(torch.optim.Optimizer):
 
     def _batches(self) -> Iterator[tuple[dict[str, Any], Batch]]:
         """Groups with what has a gradient, device by device."""
-        for group, names in zip(self.param_groups, self._names(), strict=True):
-            found: dict[torch.device, Batch] = {}
-            for p, name in zip(group["params"], names, strict=True):
-                if p.grad is None:
-                    continue
-                _insist_on_dense(p, name)
-                batch = found.setdefault(p.device, Batch([], [], [], None))
-                self._has_state(p, group)
-                batch.params.append(p)
-                batch.grads.append(p.grad)
-                batch.states.append(self.state.get(p, {}))
-            yield from ((group, batch) for batch in found.values())
-
-    def _names(self) -> list[list[str]]:
-        """What errors call the parameters."""
-        return [
-            [
-                f"parameter {i} of group {k}" + (f" ({names[i]!r})" if names else "")
-                for i in range(len(group["params"]))
-            ]
-            for k, group in enumerate(self.param_groups)
-            for names in [group.get("param_names")]
-        ]
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            devices = {p.device for p in params}
+            for device in devices:
+                here = [p for p in params if p.device == device] if len(devices) > 1 else params
+                grads = [p.grad for p in here]
+                for p, g in zip(here, grads, strict=True):
+                    if g.layout is not torch.strided:
+                        name = self._name_of(p)
+                        raise ValueError(f"the gradient of {name} must be dense, got a sparse one")
+                    if p not in self.state:
+                        self._has_state(p, group)
+                yield group, Batch(here, grads, [self.state.get(p, {}) for p in here], None)
 
     def _judge(self, batches: list[tuple[dict[str, Any], Batch]]) -> dict[torch.device, Tensor]:
         """Refuse gradients that are not finite; where nobody may wait, what a step is to keep."""
@@ -169,28 +158,32 @@ class Descent(torch.optim.Optimizer):
         if not there:
             return {}
         finite = _finite([g for _, g in there])
-        self._pending = _Verdict(finite, [self._name_of(p) for p, _ in there])
+        self._pending = _Verdict(finite, [p for p, _ in there])
         keep = finite.all().float()
         devices = {p.device for p, _ in there}
         return {device: keep.to(device, non_blocking=True) for device in devices}
 
     def _name_of(self, p: Tensor) -> str:
-        owners = itertools.chain.from_iterable(group["params"] for group in self.param_groups)
-        names = itertools.chain.from_iterable(self._names())
-        return next(name for owner, name in zip(owners, names, strict=True) if owner is p)
+        for k, group in enumerate(self.param_groups):
+            for i, other in enumerate(group["params"]):
+                if other is p:
+                    names = group.get("param_names")
+                    return f"parameter {i} of group {k}" + (f" ({names[i]!r})" if names else "")
+        raise KeyError("no parameter of this optimiser")
 
     def _raise_if_void(self) -> None:
         if self._pending is not None and self._pending.is_known():
             bad, self._pending = self._pending.first_bad(), None
             if bad is not None:
-                raise ValueError(f"{_complaint(bad)} in an earlier step, which had no effect")
+                complaint = _complaint(self._name_of(bad))
+                raise ValueError(f"{complaint} in an earlier step, which had no effect")
 
 
 class _Verdict:
     """Which gradients of a step were finite, brought to the host without waiting."""
 
-    def __init__(self, finite: Tensor, names: list[str]):
-        self._names, self._event = names, None
+    def __init__(self, finite: Tensor, params: list[Tensor]):
+        self._params, self._event = params, None
         if finite.is_cuda:
             self._finite = torch.empty(finite.shape, dtype=torch.bool, pin_memory=True)
             self._finite.copy_(finite, non_blocking=True)
@@ -202,9 +195,9 @@ class _Verdict:
     def is_known(self) -> bool:
         return self._event is None or self._event.query()
 
-    def first_bad(self) -> str | None:
+    def first_bad(self) -> Tensor | None:
         found = self._finite.tolist()
-        return None if all(found) else self._names[found.index(False)]
+        return None if all(found) else self._params[found.index(False)]
 
 
 def rate(name: str, value: Any) -> float:
@@ -262,18 +255,15 @@ def _may_not_wait(device: torch.device) -> bool:
     return device.type != "cpu"
 
 
-def _insist_on_dense(p: Tensor, name: str) -> None:
-    if p.grad is not None and p.grad.layout != torch.strided:
-        raise ValueError(f"the gradient of {name} must be dense, got one that is sparse")
-
-
 def _complaint(name: str) -> str:
     return f"the gradient of {name} must be finite, got one that is not"
 
 
 def _finite(grads: list[Any]) -> Tensor:
     """Which gradients are finite, each as a whole."""
-    parts = [_real(g.to_local() if is_sharded(g) else g) for g in grads]
+    sharded = "torch.distributed.tensor" in sys.modules and any(map(is_sharded, grads))
+    parts = [g.to_local() if is_sharded(g) else g for g in grads] if sharded else grads
+    parts = [_real(x) if x.is_complex() else x for x in parts]
     if _may_not_wait(parts[0].device):
         largest = torch._foreach_norm(
             [x if x.numel() else x.new_zeros(1) for x in parts], torch.inf
@@ -283,11 +273,11 @@ def _finite(grads: list[Any]) -> Tensor:
         sums = [x.sum().item() for x in reversed(parts)]
         pairs = zip(parts, reversed(sums), strict=True)
         flags = torch.tensor([math.isfinite(s) or bool(x.isfinite().all()) for x, s in pairs])
-    return _agreed(flags, grads)
+    return _agreed(flags, grads) if sharded else flags
 
 
 def _real(x: Tensor) -> Tensor:
-    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    return torch.view_as_real(x.resolve_conj())
 
 
 def _agreed(flags: Tensor, grads: list[Any]) -> Tensor:

@@ -66,7 +66,7 @@ class _Momentum(Descent):
     def _by_torch(self, group: dict[str, Any], batch: Batch, move: "_Move") -> bool:
         """Take the step by torch's momentum, if it is one; the fused kernel knows void steps."""
         params, grads, buffers, void = batch.params, batch.grads, _buffers(batch), None
-        fused = group["foreach"] is None and all(map(_can_be_fused, params, grads))
+        fused = group["foreach"] is None and _can_be_fused(batch)
         usual = isinstance(move.share, float) and move.share == 1.0 and move.kept != 0
         if not usual or (self._nesterov and not move.ahead) or not (fused or batch.keep is None):
             return False
@@ -119,6 +119,9 @@ def _move(eta: Any, before: float | None, kept: float, ahead: float) -> _Move:
 def _alike(batch: Batch) -> Iterator[tuple[tuple[float | None, float], Batch]]:
     """Parameters that have come the same way: some may have lacked gradients."""
     ways = [(state["scale"], state["ahead"]) for state in batch.states]
+    if len(set(ways)) == 1:
+        yield ways[0], batch
+        return
     for way in dict.fromkeys(ways):
         some = [i for i, w in enumerate(ways) if w == way]
         yield (
@@ -136,10 +139,13 @@ def _buffers(batch: Batch) -> list[Tensor]:
     return [state["momentum_buffer"] for state in batch.states]
 
 
-def _can_be_fused(p: Tensor, g: Tensor) -> bool:
-    kinds = (Tensor, torch.nn.Parameter)
-    alike = type(p) in kinds and type(g) in kinds and p.dtype == g.dtype
-    return alike and p.is_floating_point() and p.device.type in _FUSED
+def _can_be_fused(batch: Batch) -> bool:
+    params, grads = batch.params, batch.grads
+    plain = {type(x) for xs in (params, grads) for x in xs} <= {Tensor, torch.nn.Parameter}
+    alike = all(
+        p.dtype == g.dtype and p.is_floating_point() for p, g in zip(params, grads, strict=True)
+    )
+    return plain and alike and params[0].device.type in _FUSED
 
 
 def _held(factor: Any, keep: Tensor) -> Tensor:
