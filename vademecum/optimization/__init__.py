@@ -46,4 +46,9 @@ __all__ = [
     "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
     "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
     "pl_constant",
+from vademecum.optimization.generalised_gauss_newton import gauss_newton
+
+__all__ = [
+    # curvature
+    "gauss_newton",
 ]  # fmt: skip
