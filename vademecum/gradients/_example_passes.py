@@ -25,18 +25,15 @@ from vademecum.models import (
     Loss,
     batches,
     cannot_be_mapped,
+    cotangents,
     count_examples,
-    differentiable_output,
-    loss_for,
     map_tensors,
     named_tensors,
     warn_of_slow_path,
 )
 from vademecum.progress import ticking
 
-__all__ = [
-    "example_loss", "fill", "mapped", "over_batches", "passes", "places", "summed", "targets_of",
-]  # fmt: skip
+__all__ = ["fill", "mapped", "over_batches", "passes", "places"]
 
 _PORTION = 2**27  # bytes at a time for `torch.func`
 
@@ -60,56 +57,10 @@ def passes(
             found = record(f, plan, x, here)
             if found is not None:
                 done = found[0]
-                yield here, done, done.backward(_cotangents(loss, done.result, y[here])[None])
+                yield here, done, done.backward(cotangents(loss, done.result, y[here])[None])
             if found is None or not found[1]():
                 yield from ((part, None, []) for part in portions_of(here, few))
             tick(here.stop - here.start)
-
-
-def _cotangents(loss: Loss, result: Any, y: Tensor) -> Float[Tensor, " n ..."]:
-    """The derivatives of the examples' losses in their outputs, all of them in one row."""
-    parts = [t.detach().requires_grad_(t.requires_grad) for _, t in named_tensors(result)]
-    leaves = [t for t in parts if t.requires_grad]
-    with torch.enable_grad():
-        total = _losses(loss, result, parts, y).sum()
-    found = torch.autograd.grad(total, leaves, materialize_grads=True)
-    return found[0] if isinstance(result, Tensor) else torch.cat([u.flatten(1) for u in found], 1)
-
-
-def _losses(loss: Loss, result: Any, parts: list[Tensor], y: Tensor) -> Float[Tensor, " n"]:
-    """The loss of each example by itself, whatever reduction the loss function has."""
-
-    def of_one(y: Tensor, *each: Tensor) -> Tensor:
-        own = iter(each)
-        return _one_number(loss(map_tensors(result, lambda _: next(own)), y))
-
-    dims = [0 if t.shape[:1] == (len(y),) else None for t in (y, *parts)]
-    given = [t if dim is None else t[:, None] for t, dim in zip((y, *parts), dims, strict=True)]
-    try:
-        losses = torch.func.vmap(of_one, tuple(dims))(*given)
-    except RuntimeError as error:
-        if not cannot_be_mapped(error):
-            raise
-        warn_of_slow_path("loss is taken of one example after the other", error)
-        each = ([t if d is None else t[i] for t, d in zip(given, dims, strict=True)]
-                for i in range(len(y)))  # fmt: skip
-        losses = torch.stack([of_one(*one) for one in each])
-    if not losses.requires_grad:
-        raise ValueError("loss must be differentiable, and this one is constant")
-    return losses.flatten()
-
-
-def example_loss(y: Tensor, loss: Loss | None) -> Loss:
-    """The loss that was given, or else the one for targets of this kind, which needs a tensor."""
-    usual = loss_for(y, loss)
-    return loss or (lambda z, y: usual(differentiable_output(z, graph=False), y))
-
-
-def targets_of(y: Any) -> Tensor:
-    """The targets, if they are a tensor."""
-    if not isinstance(y, Tensor):
-        raise ValueError(f"y must be a tensor, got {type(y).__name__}")
-    return y
 
 
 def over_batches(
@@ -122,22 +73,6 @@ def over_batches(
     if not parts:
         raise ValueError("x must hold batches, got an empty DataLoader")
     return torch.cat(parts)
-
-
-def summed(loss: Loss) -> Loss:
-    """The loss as one number without axes."""
-    return lambda output, y: _one_number(loss(output, y)).sum()
-
-
-def _one_number(loss: Tensor) -> Tensor:
-    if not isinstance(loss, Tensor):
-        raise ValueError(f"loss must give one number as a tensor, got {type(loss).__name__}")
-    if not loss.is_floating_point() or loss.numel() != 1:
-        raise ValueError(
-            f"loss must give one number for one example, got {loss.dtype} of shape"
-            f" {tuple(loss.shape)}"
-        )
-    return loss
 
 
 def fill(done: Pass, found: list[Tensor | None], into: dict[str, Tensor]) -> None:

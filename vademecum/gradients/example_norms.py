@@ -32,17 +32,22 @@ from torch.utils.data import DataLoader
 
 from vademecum.arrays import portions
 from vademecum.gradients._example_passes import (
-    example_loss,
     mapped,
     over_batches,
     passes,
-    summed,
-    targets_of,
 )
 from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
 from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Loss, Output, count_examples, map_tensors
+from vademecum.models import (
+    Loss,
+    Output,
+    count_examples,
+    example_loss,
+    map_tensors,
+    summed,
+    targets_of,
+)
 
 __all__ = ["gradient_norms"]
 

@@ -19,17 +19,22 @@ from torch.utils.data import DataLoader
 
 from vademecum.arrays import empty
 from vademecum.gradients._example_passes import (
-    example_loss,
     fill,
     mapped,
     over_batches,
     passes,
     places,
+)
+from vademecum.gradients.network_function import Functional
+from vademecum.models import (
+    Loss,
+    Output,
+    count_examples,
+    example_loss,
+    map_tensors,
     summed,
     targets_of,
 )
-from vademecum.gradients.network_function import Functional
-from vademecum.models import Loss, Output, count_examples, map_tensors
 
 __all__ = ["per_example_gradients"]
 

@@ -17,15 +17,14 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from vademecum.arguments import floats
 from vademecum.foundations.operators import LinearOperator
 from vademecum.gradients._symmetry import insist_on_symmetry
 from vademecum.gradients.jacobian_operator import Jacobian, pull
-from vademecum.gradients.loss_gradient import slope_at
+from vademecum.gradients.loss_gradient import loss_at, slope_at
 from vademecum.gradients.network_function import functional
-from vademecum.models import Loss, LossCalls, Output, Passes, twice_differentiable
+from vademecum.models import Block, Loss, LossCalls, MeanProducts, Output, twice_differentiable
 
 __all__ = ["hessian", "hvp", "jvp", "vjp"]
 
@@ -104,6 +103,7 @@ def hessian(
     y: Any = None,
     *,
     loss: Loss | None = None,
+    memory: int | None = None,
     progress: bool = False,
     frozen: bool = True,
     output: Output = None,
@@ -116,10 +116,14 @@ def hessian(
         model: Any module.
         x: The inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
             of batches `(x, y)`, or of mappings with the targets in "labels", whose losses count by
-            their numbers of examples. A loader is run through at each product.
+            their numbers of terms, or of examples where the loss is none of torch's. A loader is
+            run through at each product; processes of `torchrun` share it.
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. Where
+            there is no room for the graph of all examples they go through in portions at each
+            product, if they do not influence each other.
         progress: Whether to show a progress bar on standard error. It counts batches.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
@@ -132,7 +136,8 @@ def hessian(
     Raises:
         ValueError: If there are no parameters, or the loss is not one number, or nothing is
             differentiable; at the first product with a model, if that is not symmetric, since an
-            operation has a wrong second derivative.
+            operation has a wrong second derivative; at any, if a loader brings other examples than
+            before.
         RuntimeError: If the model recomputes activations (`torch.utils.checkpoint`).
 
     Example:
@@ -144,21 +149,16 @@ def hessian(
     """
     f = functional(model, frozen=frozen, output=output)
     theta, slope = f.theta.detach(), partial(slope_at, f, loss=loss)
-    passes = Passes(x, y, device=f.device, progress=progress, shared=True)
 
-    def graph(x: Any, y: Any) -> Tensor:
+    def block(x: Any, y: Any) -> Block:
         with twice_differentiable(), LossCalls(closed=True):
-            return slope(theta, x, y, graph=True)
+            return partial(pull, theta, slope(theta, x, y, graph=True))
 
-    kept = None if isinstance(x, DataLoader) else graph(x, y)
-
-    def plain(v: Tensor) -> Tensor:
-        if kept is not None:
-            return pull(theta, kept, v)
-        return passes.mean(lambda x, y: pull(theta, graph(x, y), v), v)
+    value = partial(loss_at, f, theta, loss=loss)
+    plain = MeanProducts(theta, x, y, block, value=value, memory=memory, progress=progress)
 
     def gradient(theta: Tensor) -> Tensor:
-        return passes.mean(lambda x, y: slope(theta, x, y), theta)
+        return plain.mean(partial(slope, theta), theta)
 
     def product(v: Tensor) -> Tensor:
         found = plain(v)
@@ -175,6 +175,7 @@ def hvp(
     v: Float[Tensor, " P *columns"],
     *,
     loss: Loss | None = None,
+    memory: int | None = None,
     progress: bool = False,
     frozen: bool = True,
     output: Output = None,
@@ -187,11 +188,15 @@ def hvp(
         model: Any module; it is never changed.
         x: The inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
             of batches `(x, y)`, or of mappings with the targets in "labels", whose losses count by
-            their numbers of examples. A loader is run through at each product.
+            their numbers of terms, or of examples where the loss is none of torch's. A loader is
+            run through at each product; processes of `torchrun` share it.
         y: The targets.
         v: A vector shaped like `functional(model).theta`, or a block of such columns.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. Where
+            there is no room for the graph of all examples they go through in portions at each
+            product, if they do not influence each other.
         progress: Whether to show a progress bar on standard error. It counts batches.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
@@ -206,8 +211,8 @@ def hvp(
         >>> hvp(nn.Linear(2, 1, bias=False), x, y, torch.tensor([1.0, 1.0]), loss=half_square)
         tensor([3., 6.])
     """
-    H = hessian(model, x, y, loss=loss, progress=progress, frozen=frozen, output=output)
-    return H @ floats("v", v)
+    knobs: Any = {"memory": memory, "progress": progress, "frozen": frozen, "output": output}
+    return hessian(model, x, y, loss=loss, **knobs) @ floats("v", v)
 
 
 def _shaped(name: str, v: Tensor, shape: torch.Size) -> Tensor:

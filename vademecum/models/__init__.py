@@ -1,8 +1,10 @@
 """Any `nn.Module` as it is: evaluation mode, inputs, outputs, places of tensors, its graph."""
 
+from vademecum.models._fingerprints import fingerprint
 from vademecum.models._modules import named_modules
 from vademecum.models._recording import following
 from vademecum.models.batches import batches
+from vademecum.models.example_losses import cotangents, example_loss, summed, targets_of
 from vademecum.models.failures import (
     SlowPathWarning,
     cannot_be_mapped,
@@ -28,6 +30,8 @@ from vademecum.models.inputs import (
 )
 from vademecum.models.loss_calls import LossCall, LossCalls
 from vademecum.models.losses import Loss, described, loss_for
+from vademecum.models.mean_products import Block, MeanProducts
+from vademecum.models.memory_limits import Portions
 from vademecum.models.modes import evaluation, refuse_batch_statistics, untouched
 from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import Output, chosen_output, differentiable_output
@@ -52,10 +56,12 @@ __all__ = [
     "ModelState", "aliases", "call_with", "constant_inputs", "evaluation", "insist_on_place",
     "named_modules", "tensor_places", "twice_differentiable", "untouched", "unwrapped",
     # inputs, outputs, losses
-    "Loss", "LossCall", "LossCalls", "Output", "Passes", "batches", "call_arguments",
-    "chosen_output", "count_examples", "described", "differentiable_output", "loss_for",
-    "map_tensors", "mean_over_batches", "named_leaves", "named_tensors", "refuse_nan", "replaced",
-    "variable",
+    "Loss", "LossCall", "LossCalls", "Output", "call_arguments", "chosen_output", "cotangents",
+    "count_examples", "described", "differentiable_output", "example_loss", "loss_for",
+    "map_tensors", "named_leaves", "named_tensors", "refuse_nan", "replaced", "summed",
+    "targets_of", "variable",
+    # passes over data
+    "Block", "MeanProducts", "Passes", "Portions", "batches", "fingerprint", "mean_over_batches",
     # independence of examples
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",

@@ -36,6 +36,7 @@ class LossCall(NamedTuple):
 
     function: Callable[..., Tensor]
     given: dict[str, Any]
+    result: Tensor
 
     @property
     def terms(self) -> Tensor:
@@ -80,12 +81,14 @@ class LossCalls(TorchFunctionMode):
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
-        if given.get("size_average") is None and given.get("reduce") is None:
-            self.calls.append(LossCall(func, given))  # else by options that torch will drop
         found = terms_of(args, kwargs) if self._closed and func is F.cross_entropy else None
         if found is None or not found[0].requires_grad or found[1].target.requires_grad:
-            return func(*args, **kwargs)
-        return closed(*found)
+            result = func(*args, **kwargs)
+        else:
+            result = closed(*found)
+        if given.get("size_average") is None and given.get("reduce") is None:
+            self.calls.append(LossCall(func, given, result))  # else by options that torch will drop
+        return result
 
     @property
     def summed(self) -> bool:

@@ -40,7 +40,8 @@ class Passes:
         device: Where to move what a loader brings.
         progress: Whether to show a progress bar on standard error.
         shared: Whether processes share the batches; then all of them must make each pass.
-        portion: How many examples to take at a time, if not all of a batch.
+        portions: How many examples of a batch to take at a time, as a function of it that gives
+            None for all.
 
     Example:
         >>> loader = DataLoader(torch.arange(5.0), batch_size=2)
@@ -56,10 +57,10 @@ class Passes:
         device: torch.device | None = None,
         progress: bool = False,
         shared: bool = False,
-        portion: int | None = None,
+        portions: Callable[[Any, Any], int | None] | None = None,
     ):
         self._x, self._y, self._device, self._progress = x, y, device, progress
-        self._shared, self.portion, self._seen = shared, portion, None
+        self._shared, self._portions, self._seen = shared, portions, None
 
     def mean(
         self,
@@ -76,7 +77,7 @@ class Passes:
                 same in all processes that share the batches.
             by_examples: Whether batches count by their examples, whatever the loss in the function.
         """
-        if not isinstance(self._x, DataLoader) and self.portion is None:
+        if not isinstance(self._x, DataLoader) and self._portions is None:
             return function(self._x, self._y)
         share = share_of(self._x) if self._shared else Share(0, 1, divided=False)
         sums = _Sums(like if share.world > 1 else None)
@@ -89,7 +90,8 @@ class Passes:
                     all_ = mark + all_.to(mark.device)
                     own = mark * share.takes(i) + own.to(mark.device)
                 if share.takes(i):
-                    for part in _portions(x, y, self.portion):
+                    size = None if self._portions is None else self._portions(x, y)
+                    for part in _parts(x, y, size):
                         sums.add(function, *part, by_examples=by_examples)
         if self._seen is not None and self._seen != int(all_):
             raise ValueError(
@@ -124,7 +126,7 @@ class _Sums:
             terms = None if by_examples else noted.terms
             weight = torch.tensor(float(n)) if terms is None else terms
             weight = weight.to(found.device, found.dtype)
-            found = torch.where(weight > 0, weight * found, 0)  # nothing of NaN times nothing
+            found = (found * weight).masked_fill_(weight == 0, 0)  # also of NaN
             self._weight = weight + self._weight.to(weight)
         self._total = found if self._total is None else self._total + found
 
@@ -158,7 +160,7 @@ def mean_over_batches(
     return Passes(x, y, device=device, progress=progress).mean(function)
 
 
-def _portions(x: Any, y: Any, size: int | None) -> Iterator[tuple[Any, Any]]:
+def _parts(x: Any, y: Any, size: int | None) -> Iterator[tuple[Any, Any]]:
     """A batch in portions of about the same number of examples."""
     if size is None or (n := count_examples(x, y if isinstance(y, Tensor) else None)) <= size:
         yield x, y

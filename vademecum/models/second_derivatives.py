@@ -12,17 +12,20 @@ refused, since what they compute again has no second derivative.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.graph import disable_saved_tensors_hooks
+from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["constant_inputs", "twice_differentiable"]
+__all__ = ["constant_inputs", "twice_differentiable", "weighing"]
 
+Weights = dict[int, int]
+_SCALES: ContextVar[Weights | None] = ContextVar("scales", default=None)
 _CHECKPOINTS = "model must not use checkpoints: what they compute again has no second derivative"
 
 Layout = tuple[list[int], list[int], list[int], int]  # stride, padding, dilation, groups
@@ -85,7 +88,33 @@ class constant_inputs(TorchFunctionMode):
 @contextmanager
 def twice_differentiable() -> Iterator[None]:
     """A context in which a graph is made that will be differentiated again."""
-    with torch.enable_grad(), constant_inputs(), disable_saved_tensors_hooks(_CHECKPOINTS):
+    scales = _SCALES.get()
+    hooks: AbstractContextManager[None] = (
+        disable_saved_tensors_hooks(_CHECKPOINTS) if scales is None else _weighed(scales)
+    )
+    with torch.enable_grad(), constant_inputs(), hooks:
+        yield
+
+
+@contextmanager
+def weighing() -> Iterator[Weights]:
+    """A context that fills a table with the bytes that such graphs keep, by their places."""
+    found: Weights = {}
+    token = _SCALES.set(found)
+    try:
+        yield found
+    finally:
+        _SCALES.reset(token)
+
+
+@contextmanager
+def _weighed(scales: Weights) -> Iterator[None]:
+    def weigh(t: Tensor) -> Tensor:
+        place = t.untyped_storage().data_ptr()
+        scales[place] = max(scales.get(place, 0), t.untyped_storage().nbytes())
+        return t
+
+    with saved_tensors_hooks(weigh, lambda t: t):
         yield
 
 

@@ -46,9 +46,11 @@ __all__ = [
     "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
     "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
     "pl_constant",
+from vademecum.optimization.covariance_of_gradients import gradient_covariance
+from vademecum.optimization.fisher_information import fisher
 from vademecum.optimization.generalised_gauss_newton import gauss_newton
 
 __all__ = [
     # curvature
-    "gauss_newton",
+    "fisher", "gauss_newton", "gradient_covariance",
 ]  # fmt: skip

@@ -13,21 +13,15 @@ have neither a second backward pass nor a forward mode.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from vademecum.foundations import LinearOperator
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Passes
+from vademecum.models import Block, twice_differentiable
 
-__all__ = ["Block", "over_passes", "sandwich"]
-
-Block = Callable[[Float[Tensor, " P columns"]], Float[Tensor, " P columns"]]
-"""What multiplies the columns of a block."""
+__all__ = ["Block", "sandwich", "symmetric"]
 
 
 def sandwich(theta: Tensor, output: Tensor, middle: Callable[[Tensor], Tensor]) -> Block:
@@ -38,13 +32,13 @@ def sandwich(theta: Tensor, output: Tensor, middle: Callable[[Tensor], Tensor]) 
         output: The outputs as a function of them, with their graph.
         middle: What multiplies a tensor that is shaped like the outputs with B.
     """
-    with torch.enable_grad():
+    with twice_differentiable():
         w = torch.zeros_like(output, requires_grad=True)
         pulled = torch.autograd.grad(output, theta, w, create_graph=True)[0]
 
     def product(V: Tensor) -> Tensor:
         found = torch.empty_like(V)
-        for v, into in zip(V.T.contiguous(), found.T, strict=True):
+        for v, into in zip(V.T, found.T, strict=True):
             (u,) = torch.autograd.grad(pulled, w, v, retain_graph=True, materialize_grads=True)
             (g,) = torch.autograd.grad(output, theta, middle(u), retain_graph=True)
             into.copy_(g)
@@ -53,22 +47,6 @@ def sandwich(theta: Tensor, output: Tensor, middle: Callable[[Tensor], Tensor]) 
     return product
 
 
-def over_passes(
-    f: Functional, x: Any, y: Any, block: Callable[[Any, Any], Block], *, progress: bool
-) -> LinearOperator:
-    """The symmetric operator whose products are means over batches.
-
-    Args:
-        f: The network.
-        x: Inputs, whose block is made once and kept, or a `DataLoader`.
-        y: The targets.
-        block: What makes that which multiplies for inputs and targets.
-        progress: Whether to show a progress bar on standard error.
-    """
-    kept = None if isinstance(x, DataLoader) else block(x, y)
-    passes = Passes(x, y, device=f.device, progress=progress, shared=True)
-
-    def product(V: Tensor) -> Tensor:
-        return kept(V) if kept else passes.mean(lambda x, y: block(x, y)(V), V)
-
+def symmetric(f: Functional, product: Block) -> LinearOperator:
+    """The symmetric operator with these products."""
     return LinearOperator((f.size, f.size), product, product, dtype=f.dtype, device=f.device)

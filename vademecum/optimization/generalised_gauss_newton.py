@@ -15,6 +15,7 @@ for other losses by autograd), and $J^T$: exact up to rounding, for the cost of 
 a gradient once the graph is there.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,15 +23,17 @@ from torch import Tensor, nn
 
 from vademecum.foundations import LinearOperator
 from vademecum.gradients import functional
-from vademecum.gradients.loss_gradient import loss_of, outputs_at
+from vademecum.gradients.loss_gradient import loss_at, loss_of, outputs_at
 from vademecum.models import (
+    Block,
     Loss,
     LossCalls,
+    MeanProducts,
     Output,
     differentiable_output,
     twice_differentiable,
 )
-from vademecum.optimization._linearised import Block, over_passes, sandwich
+from vademecum.optimization._linearised import sandwich, symmetric
 
 __all__ = ["gauss_newton"]
 
@@ -41,6 +44,7 @@ def gauss_newton(
     y: Any = None,
     *,
     loss: Loss | None = None,
+    memory: int | None = None,
     progress: bool = False,
     frozen: bool = True,
     output: Output = None,
@@ -58,6 +62,9 @@ def gauss_newton(
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. Where
+            there is no room for the graph of all examples they go through in portions at each
+            product, if they do not influence each other.
         progress: Whether to show a progress bar on standard error. It counts batches.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
@@ -102,4 +109,6 @@ def gauss_newton(
 
         return sandwich(theta, z, curvature)
 
-    return over_passes(f, x, y, block, progress=progress)
+    value = partial(loss_at, f, theta, loss=loss)
+    knobs: Any = {"value": value, "memory": memory, "progress": progress}
+    return symmetric(f, MeanProducts(theta, x, y, block, **knobs))
