@@ -53,4 +53,8 @@ from vademecum.optimization.generalised_gauss_newton import gauss_newton
 __all__ = [
     # curvature
     "fisher", "gauss_newton", "gradient_covariance",
+
+__all__ = [
+    # curvature measured
+    "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
 ]  # fmt: skip
