@@ -23,6 +23,7 @@ from vademecum.optimization.muon import Muon
 from vademecum.optimization.orthogonal_factor import orthogonalize
 from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
 from vademecum.optimization.projected import ProjectedSGD
+from vademecum.optimization.line_curvature import CriticalStep, critical_step
 from vademecum.optimization.sharpest_direction import Sharpness, sharpness
 from vademecum.optimization.sharpness_tracking import (
     SharpnessHistory,
@@ -57,4 +58,6 @@ __all__ = [
 __all__ = [
     # curvature measured
     "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
+    "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
+    "pl_constant",
 ]  # fmt: skip
