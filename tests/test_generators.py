@@ -13,7 +13,16 @@ from torch import Tensor, nn
 
 import vademecum
 from tests.conventions import calls
-from vademecum import ROOMS, approximation, connectionism, data, foundations, gradients, linear
+from vademecum import (
+    ROOMS,
+    approximation,
+    connectionism,
+    data,
+    foundations,
+    gradients,
+    linear,
+    optimization,
+)
 
 Source = torch.Generator | None
 
@@ -66,6 +75,19 @@ def backprop(generator: Source) -> Any:
     return gradients.backprop(model, X, X[:, :1], generator=generator)
 
 
+def measured(name: str, **knobs: Any) -> Callable[[Source], Any]:
+    """A measure of curvature, of a network that is always the same."""
+
+    def measure(generator: Source) -> Any:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            net = nn.Sequential(nn.Linear(3, 90), nn.Tanh(), nn.Linear(90, 3)).double()
+        found = getattr(optimization, name)(net, X, X, generator=generator, **knobs)
+        return (found.step(), found.last) if name == "SharpnessTracker" else found
+
+    return measure
+
+
 CALLS: dict[str, Callable[[Source], Any]] = {
     # foundations
     "Ball.sample": lambda g: foundations.Ball(torch.zeros(2), 1.0).sample(3, generator=g),
@@ -116,6 +138,12 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "random_feature_fit": lambda g: approximation.random_feature_fit(X, X[:, 0], 5, generator=g),
     # gradients
     "backprop": backprop,
+    # optimization
+    "SharpnessTracker": measured("SharpnessTracker"),
+    "condition_number": measured("condition_number", tol=1e-2),
+    "curvature_trace": measured("curvature_trace", applications=4),
+    "layer_curvature": measured("layer_curvature", applications=2),
+    "sharpness": measured("sharpness"),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

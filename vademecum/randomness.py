@@ -6,13 +6,13 @@ these, and must leave no trace: what ran before and after sees its own random nu
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 
-__all__ = ["own_randomness", "reseed", "source"]
+__all__ = ["given_back", "own_randomness", "reseed", "source"]
 
 
 @contextmanager
@@ -37,6 +37,19 @@ def own_randomness(seed: int | None = 0) -> Iterator[None]:
         finally:
             np.random.set_state(numpy)  # noqa: NPY002
             random.setstate(python)
+
+
+def given_back(generator: torch.Generator | None) -> AbstractContextManager[None]:
+    """Let work draw from the global generators, and give them back, unless it has one of its own.
+
+    Example:
+        >>> state = torch.get_rng_state()
+        >>> with given_back(None):
+        ...     drawn = torch.rand(2)
+        >>> state.equal(torch.get_rng_state())
+        True
+    """
+    return nullcontext() if generator is not None else own_randomness(None)
 
 
 def reseed(seed: int) -> None:

@@ -23,7 +23,14 @@ from vademecum.optimization.muon import Muon
 from vademecum.optimization.orthogonal_factor import orthogonalize
 from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
 from vademecum.optimization.projected import ProjectedSGD
+from vademecum.optimization.curvature_by_layer import (
+    LayerCurvature,
+    draw_layer_curvature,
+    layer_curvature,
+)
+from vademecum.optimization.generalised_gauss_newton import gauss_newton
 from vademecum.optimization.line_curvature import CriticalStep, critical_step
+from vademecum.optimization.noise_scale import GradientNoise, gradient_noise
 from vademecum.optimization.sharpest_direction import Sharpness, sharpness
 from vademecum.optimization.sharpness_tracking import (
     SharpnessHistory,
@@ -60,4 +67,17 @@ __all__ = [
     "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
     "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
     "pl_constant",
+from vademecum.optimization.generalised_gauss_newton import gauss_newton
+from vademecum.optimization.total_curvature import CurvatureTrace, curvature_trace
+
+__all__ = [
+    # curvature
+    "gauss_newton",
+    # curvature measured
+    "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
+    "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
+    "pl_constant",
+    "CurvatureTrace", "LayerCurvature", "curvature_trace", "draw_layer_curvature",
+    "layer_curvature",
+    "GradientNoise", "gradient_noise",
 ]  # fmt: skip

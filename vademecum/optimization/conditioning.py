@@ -16,7 +16,6 @@ Eigenvalues are exact up to their residuals, the ratio up to rounding.
 """
 
 import math
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from vademecum.gradients import functional, gradient, hessian
 from vademecum.models import Loss, Output
 from vademecum.optimization._forward_loss import loss_without_graph
 from vademecum.optimization.sharpest_direction import in_full_precision
-from vademecum.randomness import own_randomness
+from vademecum.randomness import given_back
 from vademecum.results import one_line
 
 __all__ = ["ConditionNumber", "PLConstant", "condition_number", "pl_constant"]
@@ -135,7 +134,7 @@ def condition_number(
         eigsh, tol=tol, max_iter=max_iter, symmetry_tol=math.inf, degenerate=False,
         generator=generator, progress=progress,
     )  # fmt: skip
-    with own_randomness(None) if generator is None else nullcontext():
+    with given_back(generator):
         if f.size <= _DENSE:
             both = solve(H, f.size, subspace=f.size + 2)
             top, low = (_end(both, i) for i in (0, -1))

@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -159,7 +160,7 @@ class _Search:
         if not self.low or self.high == math.inf:
             return math.inf
         found, report = brentq(
-            self._slope, self.low, self.high, xtol=tol * self.low / 4, rtol=max(tol / 4, 1e-15),
+            self._slope, self.low, self.high, xtol=tol * self.low / 4, rtol=np.float64(1e-15),
             maxiter=max(self._most - self.passes, 1), full_output=True, disp=False,
         )  # fmt: skip
         self.converged = bool(report.converged)

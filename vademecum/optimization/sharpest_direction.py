@@ -17,7 +17,6 @@ $2 / \lambda$.
 """
 
 import math
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -30,7 +29,7 @@ from vademecum.foundations import LinearOperator, eigsh
 from vademecum.gradients import functional, hessian
 from vademecum.models import Loss, Output
 from vademecum.optimization._preconditioners import Preconditioner, preconditioner_of
-from vademecum.randomness import own_randomness
+from vademecum.randomness import given_back
 from vademecum.results import one_line
 
 __all__ = ["Sharpness", "basis_within", "in_full_precision", "sharpness"]
@@ -131,7 +130,7 @@ def sharpness(
     # The Hessian has its own test of symmetry, at the first product with a model.
     H = hessian(model, x, y, loss=loss, frozen=frozen, output=output)
     D = None if preconditioner is None else preconditioner_of(preconditioner, f)
-    with own_randomness(None) if generator is None else nullcontext():
+    with given_back(generator):
         found = eigsh(
             H if D is None else _scaled(H, D), 1, tol=tol, degenerate=False, v0=v0,
             subspace=basis_within(memory, f.size * f.dtype.itemsize), max_iter=max_iter,

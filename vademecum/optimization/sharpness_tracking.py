@@ -9,7 +9,6 @@ Each value is as exact as `sharpness` makes it. The run itself is as it would be
 is written to parameters, gradients, buffers or random states.
 """
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -21,7 +20,7 @@ from vademecum.arguments import number, whole
 from vademecum.models import Loss, Output
 from vademecum.optimization._preconditioners import threshold_of
 from vademecum.optimization.sharpest_direction import Sharpness, sharpness
-from vademecum.randomness import own_randomness, source
+from vademecum.randomness import given_back, source
 from vademecum.results import one_line
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ class SharpnessTracker:
         if self.last is None or len(self._found) % _ANEW == 0:
             return None
         v, generator = self.last.vector, self._knobs["generator"]
-        with own_randomness(None) if generator is None else nullcontext():
+        with given_back(generator):
             r = torch.randn(len(v), dtype=v.dtype, **source(generator, v.device)).to(v.device)
         return v + r / (10 * r.norm())
 
