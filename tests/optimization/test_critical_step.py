@@ -29,7 +29,7 @@ def test_critical_step_of_a_quadratic(given, start):
     wanted = float(-2 * (g @ d) / (d @ H @ d))
     assert found.value == pytest.approx(wanted, rel=1e-6)
     assert found.curvature == pytest.approx(2 / wanted, rel=1e-6)
-    assert found.loss == pytest.approx(float(F.mse_loss(net(X), Z)))
+    assert found.loss == pytest.approx(F.mse_loss(net(X), Z).item())
     assert found.converged
     assert found.passes <= (9 if start is None else 25)
 
