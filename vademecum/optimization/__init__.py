@@ -16,13 +16,6 @@ from vademecum.optimization.conditioning import (
     condition_number,
     pl_constant,
 )
-from vademecum.optimization.generalised_gauss_newton import gauss_newton
-from vademecum.optimization.line_curvature import CriticalStep, critical_step
-from vademecum.optimization.momentum import HeavyBall, Nesterov
-from vademecum.optimization.muon import Muon
-from vademecum.optimization.orthogonal_factor import orthogonalize
-from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
-from vademecum.optimization.projected import ProjectedSGD
 from vademecum.optimization.curvature_by_layer import (
     LayerCurvature,
     draw_layer_curvature,
@@ -30,7 +23,12 @@ from vademecum.optimization.curvature_by_layer import (
 )
 from vademecum.optimization.generalised_gauss_newton import gauss_newton
 from vademecum.optimization.line_curvature import CriticalStep, critical_step
+from vademecum.optimization.momentum import HeavyBall, Nesterov
+from vademecum.optimization.muon import Muon
 from vademecum.optimization.noise_scale import GradientNoise, gradient_noise
+from vademecum.optimization.orthogonal_factor import orthogonalize
+from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
+from vademecum.optimization.projected import ProjectedSGD
 from vademecum.optimization.sharpest_direction import Sharpness, sharpness
 from vademecum.optimization.sharpness_tracking import (
     SharpnessHistory,
@@ -38,6 +36,7 @@ from vademecum.optimization.sharpness_tracking import (
     draw_sharpness,
 )
 from vademecum.optimization.sign_descent import SignSGD
+from vademecum.optimization.total_curvature import CurvatureTrace, curvature_trace
 from vademecum.optimization.variance_reduction import SVRG
 
 __all__ = [
