@@ -113,8 +113,8 @@ def race(f: Function, start: Tensor, sizes: list[list[float]]) -> Tensor:
     for etas in sizes:
         for group, eta in zip(optimizer.param_groups, etas, strict=True):
             group["lr"] = eta
-        optimizer.zero_grad()
-        f(torch.cat(runs)).sum().backward()
+        for x, g in zip(runs, torch.autograd.grad(f(torch.cat(runs)).sum(), runs), strict=True):
+            x.grad = g
         optimizer.step()
         path.append(torch.stack(runs).detach())
     return torch.stack(path)

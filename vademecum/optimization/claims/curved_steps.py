@@ -46,6 +46,7 @@ def terms(risk: Analytic, theta: Tensor) -> Tensor:
 )
 def gradient_step_expansion(
     half: float = 0.5,
+    rate: float = 3.0,
     over: Literal["nothing", "|g|^2"] = "nothing",
     convex: tuple[str, ...] = ("least squares", "logistic"),
     falling: tuple[str, ...] = ("x^2/2 + x^3/6",),
@@ -66,6 +67,7 @@ def gradient_step_expansion(
 
     Knobs:
         half: The factor of the curvature term.
+        rate: The power of the step with which the error falls.
         over: What $g^\top H g$ is divided by.
         convex: The risks whose curvature term is said to be never negative.
         falling: The risks whose terms beyond the second are said to be negative.
@@ -92,7 +94,7 @@ def gradient_step_expansion(
     _, fit, g, known = max(fits, key=lambda case: case[0])
     known = known / g.norm() ** torch.arange(3)
     name = "error of the expansion against the length of the step"
-    yield order(name, fit, -g / g.norm(), known, {})
+    yield order(name, fit, -g / g.norm(), known, rate)
     yield from by_hand(table)
 
 
@@ -123,6 +125,7 @@ gradient_step_expansion.foil(
     refuted_by="error of the expansion against the length of the step",
     over="|g|^2",
 )
+gradient_step_expansion.foil("an error between second and third order", rate=2.5)
 gradient_step_expansion.erratum(
     "E-132",
     printed="the second-order term is always positive, because the Hessian is positive"

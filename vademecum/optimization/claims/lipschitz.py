@@ -86,6 +86,7 @@ def lipschitz(constant: Literal["slope", "height"] = "slope", growth: float = 1.
 
 lipschitz.foil("$\\sin 10 x$ is at most 1 and has the constant 10", constant="height")
 lipschitz.foil("$x^2$ is not Lipschitz on the whole line", growth=0.0)
+lipschitz.foil("the constant of $x^2$ grows no slower than $R$", growth=0.85)
 
 
 def horner(coefficients: list[float]) -> Function:
@@ -171,6 +172,7 @@ def lipschitz_inclusions(
 
 lipschitz_inclusions.foil("Lipschitz functions need not be differentiable", jump=0.0)
 lipschitz_inclusions.foil("the root would be Lipschitz at 0", rate=0.0)
+lipschitz_inclusions.foil("the quotient grows no slower than $h^{-1/2}$", rate=-0.4)
 lipschitz_inclusions.foil("$x$ is not bounded on a closed half-line", domain="closed")
 lipschitz_inclusions.erratum(
     "E-154",

@@ -126,7 +126,7 @@ def classes(data: str, n: int = 20, d: int = 3) -> tuple[Tensor, Tensor]:
     r" \tfrac\mu2 \|x - x^*\|^2",
 )
 def unique_minimiser(
-    ridge: float = 0.1,
+    ridge: float = 0.5,
     data: Literal["overlapping", "separable", "duplicated"] = "overlapping",
     half: float = 0.5,
     n: int = 500,
@@ -139,7 +139,8 @@ def unique_minimiser(
 
     Checked for a logistic loss with a ridge penalty, $\mu = \lambda$: torch's `SGD` from 20 starts
     of norm up to 100 ends at one and the same point. With steps $\frac{1.5}L$ the distance of two
-    runs shrinks by at least $1 - \frac{1.5 \mu}L$ a step, to 1e-10 after 300 steps. On a box that
+    runs shrinks by $\max\{\frac12, 1 - \frac{1.5 \mu}L\}$ a step at least, to 1e-10 after 80
+    steps. On a box that
     does not contain $x^*$ the projected iterates end at one point, too, where
     $\langle \nabla f(x^*), x - x^* \rangle \ge 0$ for all $x$ of the box. The inequality is an
     equality along the flattest direction of a quadratic.
@@ -155,7 +156,7 @@ def unique_minimiser(
     f = logistic(x, y, ridge)
     L = ridge + float(torch.linalg.eigvalsh(x.T @ x)[-1]) / (4 * len(x))
     starts = nn.functional.normalize(torch.randn(20, d), dim=1) * torch.logspace(-1, 2, 20)[:, None]
-    ends = descend(f, starts, 1.5 / L, 300)[-1]
+    ends = descend(f, starts, 1.5 / L, 80)[-1]
     yield at_most("distance of the ends of two runs", torch.pdist(ends), 1e-8, tol=0.0)
     yield at_most("size of the gradient at the ends", gradients_of(f, ends).norm(dim=1), 1e-8,
                   tol=0.0)  # fmt: skip
@@ -164,7 +165,7 @@ def unique_minimiser(
     yield at_least("rise above the minimum", f(points) - f(best), least, tol=1e-10)
     box = Box(best[0] + 0.5, best[0] + 2.0)
     inside = box.project(starts)
-    for _ in range(300):
+    for _ in range(80):
         inside = box.project(descend(f, inside, 1.5 / L, 1)[-1])
     yield at_most("distance of two ends on a box", torch.pdist(inside), 1e-8, tol=0.0)
     points, best = box.sample(n), inside[:1]

@@ -1,6 +1,7 @@
 """The risk near a point to second order, and what a gradient step does to it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,13 +57,13 @@ def remainders(fit: Fit, v: Tensor, terms: Tensor, lengths: Tensor) -> Tensor:
     return fit.risk(theta + lengths[:, None] * v) - powers @ terms
 
 
-def order(name: str, fit: Fit, v: Tensor, terms: Tensor, at: dict) -> Evidence:
-    """Evidence that what a model misses along a vector falls like the cube of the length."""
+def order(name: str, fit: Fit, v: Tensor, terms: Tensor, rate: float, **at: Any) -> Evidence:
+    """Evidence that what a model misses along a vector falls like a power of the length."""
     lengths = torch.logspace(-3.5, -1.5, 9)
     c = fit.along(v)
     # The remainder is c3 h^3 (1 + (c4 / c3) h + ...): its exponent differs from 3 by (c4 / c3) h.
     bias = float((c[4] / c[3]).abs() * lengths[-1])
-    return slope(name, lengths, remainders(fit, v, terms, lengths).abs(), 3.0, tol=bias, **at)
+    return slope(name, lengths, remainders(fit, v, terms, lengths).abs(), rate, tol=bias, **at)
 
 
 @claim(
@@ -73,7 +74,7 @@ def order(name: str, fit: Fit, v: Tensor, terms: Tensor, at: dict) -> Evidence:
     short=r"f(x + \Delta) = f(x) + \nabla f \cdot \Delta + \tfrac12 \Delta^\top \nabla^2 f \Delta"
     r" + O(\|\Delta\|^3)",
 )
-def quadratic_model(half: float = 0.5, draws: int = 10):
+def quadratic_model(half: float = 0.5, rate: float = 3.0, draws: int = 10):
     r"""The second-order Taylor model.
 
     For $f \in C^3$, $f(x + \Delta) = f(x) + \nabla f(x) \cdot \Delta + \frac12 \Delta^\top \nabla^2
@@ -85,6 +86,7 @@ def quadratic_model(half: float = 0.5, draws: int = 10):
 
     Knobs:
         half: The factor of the quadratic term.
+        rate: The power of the length with which the error of the model falls.
         draws: How many directions are drawn.
     """
     fit = Fit()
@@ -100,7 +102,7 @@ def quadratic_model(half: float = 0.5, draws: int = 10):
     best = max(range(draws), key=lambda i: float((series[i][3] / series[i][4]).abs()))
     v = directions[best]
     terms = torch.stack([value, g @ v, half * (v @ H @ v)])
-    yield order("error of the model against the length", fit, v, terms, {"P": len(g)})
+    yield order("error of the model against the length", fit, v, terms, rate, P=len(g))
     for d in (2, 4):
         h = integers(d, d, most=4)
         f = lambda x, h=h: (x @ h * x).sum(1) + x.sum(1)  # noqa: E731
@@ -116,6 +118,7 @@ quadratic_model.foil(
     half=1.0,
 )
 quadratic_model.foil("a linear model misses the curvature", half=0.0)
+quadratic_model.foil("an error between second and third order", rate=2.5)
 
 
 def minimum(f: Callable[[Tensor], Tensor], d: int) -> Tensor:
