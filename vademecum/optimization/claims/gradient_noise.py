@@ -73,7 +73,7 @@ gradient_variance.foil("norms without their squares", squared=False)
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("B-230", "B-232", "D-155"),
     budget=0.4,
     full={"s": 6},
