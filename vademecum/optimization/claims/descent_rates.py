@@ -81,7 +81,11 @@ stationarity_rate.foil(
     refuted_by="least squared gradient of a Huber function, times 2 - 1/k",
     constant=0.5,
 )
-stationarity_rate.foil("the rate $1 / k^2$, which slow Huber functions do not keep", power=2.0)
+stationarity_rate.foil(
+    "the rate $1 / k^2$, which slow Huber functions do not keep",
+    refuted_by="least squared gradient of a Huber function, times 2 - 1/k",
+    power=2.0,
+)
 stationarity_rate.erratum(
     "D-060",
     printed=r"If the objective function is $L$-smooth a step size of $\eta = 1/L$ guarantees"

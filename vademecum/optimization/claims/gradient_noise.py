@@ -105,10 +105,9 @@ def minibatch_variance(power: int = 1, corrected: bool = True, s: int = 5):
         V = sum((square(less(g, full)) for g in terms), Fraction(0)) / s
         for r in (1, 2, 3, s):
             rest = Fraction(s - r, s - 1) if corrected else Fraction(1)
-            ways = {"subsets": (combinations(range(s), r), rest)}
-            if r < s:
-                ways["tuples"] = (product(range(s), repeat=r), Fraction(1))
-            for kind, (batches, share) in ways.items():
+            tuples = product(range(s), repeat=r) if r < s else ()
+            ways = (("subsets", combinations(range(s), r), rest), ("tuples", tuples, Fraction(1)))
+            for kind, batches, share in ways if r < s else ways[:1]:
                 spreads = [square(less(mean([terms[i] for i in b]), full)) for b in batches]
                 found, at = sum(spreads, Fraction(0)) / len(spreads) / V, {"r": r, "over": kind}
                 stated = share / r**power

@@ -99,7 +99,7 @@ def sgd_convex_rate(
         runs: How many runs the certificate makes.
     """
     lowest("T", T, 4)
-    for n in {T // 3, 2 * T // 3, T}:
+    for n in (T // 3, 2 * T // 3, T):
         ways, chance = sequences(n)
         f = kinks(averages(ways, 2.0, lambda t, n=n: 2 / n**0.5, bend=0.0)) - 1 / 3
         exact = chance @ f

@@ -66,15 +66,14 @@ def pl_overparameterised(
         first = torch.linalg.eigvalsh(J @ J.T)
         positive = float(first[0] / first[-1])
         yield at_least("least eigenvalue over the largest", positive, 1e-9, tol=1e-15)
-        eta, losses, least = 1 / first[-1], [], []
+        eta, losses, least, halves, bounds = 1 / first[-1], [], [], [], []
         for step in range(steps):
             z, J = network_jacobian(w, a, x)
             r = z - y
             slope, loss = r @ J, r @ r / 2
             values = torch.linalg.eigvalsh(J @ J.T)
-            bound = values[0 if eigenvalue == "least" else -1] * loss
-            half = slope @ slope / 2
-            yield at_least("half the squared gradient", half, bound, t=step, y=targets)
+            bounds.append(values[0 if eigenvalue == "least" else -1] * loss)
+            halves.append(slope @ slope / 2)
             if step % 20 == 0:
                 g = gradient(TwoLayers(w, a), x, y, loss=lambda z, y: (z - y).square().sum() / 2)
                 quadratic = r @ (J @ J.T) @ r / 2
@@ -83,6 +82,8 @@ def pl_overparameterised(
             least.append(values[0])
             w = w - eta * slope[:-width].view(width, d)
             a = a - eta * slope[-width:]
+        name = "half the squared gradient"
+        yield at_least(name, torch.stack(halves), torch.stack(bounds), y=targets)
         low = torch.stack(least) / first[0]
         yield at_least("least eigenvalue over that at the start", low, 0.5, y=targets)
         yield at_most("loss at the end over that at the start", losses[-1] / losses[0], 0.5)
