@@ -144,6 +144,16 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "curvature_trace": measured("curvature_trace", applications=4),
     "layer_curvature": measured("layer_curvature", applications=2),
     "sharpness": measured("sharpness"),
+    "certify_descent": lambda g: optimization.certify_descent(
+        lambda x: (x - X[:, 0]).square(),
+        X[0, :1],
+        method="sgd",
+        L=2.0,
+        mu=2.0,
+        steps=3,
+        minimiser=X[:, 0].mean()[None],
+        generator=g,
+    ),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),
