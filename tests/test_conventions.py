@@ -17,6 +17,13 @@ EXCEPTIONS = {
         "smoothness_constant": "a search that makes all its steps and does not converge",
         "strong_convexity_constant": "a search that makes all its steps and does not converge",
     },
+    ("optimization", "names"): {
+        "orthogonalize": "the steps are all made: their number is the degree of the polynomial",
+        "Muon": "the steps are all made: their number is the degree of the polynomial",
+    },
+    ("optimization", "instruments"): {
+        "matrix_parameters": "splits parameters for optimisers; it measures nothing",
+    },
     ("connectionism", "names"): {
         "TuringMachine.run": "the ticks of a machine that never rests",
         "TuringMachine.educate": "the ticks after which the answer is read",

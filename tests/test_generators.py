@@ -154,6 +154,10 @@ CALLS: dict[str, Callable[[Source], Any]] = {
         minimiser=X[:, 0].mean()[None],
         generator=g,
     ),
+    "CurriculumSampler": lambda g: list(
+        optimization.CurriculumSampler(X[:, 0], shuffle=True, generator=g)
+    ),
+    "ImportanceSampler": lambda g: list(optimization.ImportanceSampler(X[:, 0] + 2, generator=g)),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

@@ -24,8 +24,13 @@ from vademecum.optimization.curvature_by_layer import (
 from vademecum.optimization.generalised_gauss_newton import gauss_newton
 from vademecum.optimization.line_curvature import CriticalStep, critical_step
 from vademecum.optimization.momentum import HeavyBall, Nesterov
+from vademecum.optimization.backtracking import LineSearch, line_search
+from vademecum.optimization.example_samplers import CurriculumSampler, ImportanceSampler
+from vademecum.optimization.flow import GradientFlow, gradient_flow
+from vademecum.optimization.graduated import Continuation, continuation
 from vademecum.optimization.muon import Muon
 from vademecum.optimization.noise_scale import GradientNoise, gradient_noise
+from vademecum.optimization.newton_cg import NewtonCG
 from vademecum.optimization.orthogonal_factor import orthogonalize
 from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
 from vademecum.optimization.projected import ProjectedSGD
@@ -79,4 +84,15 @@ __all__ = [
     "CurvatureTrace", "LayerCurvature", "curvature_trace", "draw_layer_curvature",
     "layer_curvature",
     "GradientNoise", "gradient_noise",
+from vademecum.optimization.step_schedules import RobbinsMonro, robbins_monro
+
+__all__ = [
+    # optimisers
+    "Muon", "NewtonCG",
+    "MatrixParameters", "matrix_parameters", "orthogonalize",
+    # steps and schedules
+    "Continuation", "GradientFlow", "LineSearch", "RobbinsMonro",
+    "continuation", "gradient_flow", "line_search", "robbins_monro",
+    # which examples
+    "CurriculumSampler", "ImportanceSampler",
 ]  # fmt: skip
