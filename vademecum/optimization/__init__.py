@@ -9,6 +9,7 @@ the bound beside the run.
 """
 
 from vademecum.optimization.averaging import PolyakAveraging, averaged
+from vademecum.optimization.backtracking import LineSearch, line_search
 from vademecum.optimization.certificates import DescentCertificate, certify_descent, draw_descent
 from vademecum.optimization.conditioning import (
     ConditionNumber,
@@ -27,7 +28,10 @@ from vademecum.optimization.momentum import HeavyBall, Nesterov
 from vademecum.optimization.backtracking import LineSearch, line_search
 from vademecum.optimization.example_samplers import CurriculumSampler, ImportanceSampler
 from vademecum.optimization.flow import GradientFlow, gradient_flow
+from vademecum.optimization.generalised_gauss_newton import gauss_newton
 from vademecum.optimization.graduated import Continuation, continuation
+from vademecum.optimization.line_curvature import CriticalStep, critical_step
+from vademecum.optimization.momentum import HeavyBall, Nesterov
 from vademecum.optimization.muon import Muon
 from vademecum.optimization.noise_scale import GradientNoise, gradient_noise
 from vademecum.optimization.newton_cg import NewtonCG
@@ -42,12 +46,17 @@ from vademecum.optimization.sharpness_tracking import (
 )
 from vademecum.optimization.sign_descent import SignSGD
 from vademecum.optimization.total_curvature import CurvatureTrace, curvature_trace
+from vademecum.optimization.step_schedules import RobbinsMonro, robbins_monro
 from vademecum.optimization.variance_reduction import SVRG
 
 __all__ = [
     # optimisers
     "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD", "PolyakAveraging", "averaged",
-    "Muon",
+    "Muon", "NewtonCG",
+    # steps, schedules, examples
+    "Continuation", "GradientFlow", "LineSearch", "RobbinsMonro",
+    "continuation", "gradient_flow", "line_search", "robbins_monro",
+    "CurriculumSampler", "ImportanceSampler",
     # certificates
     "DescentCertificate", "certify_descent", "draw_descent",
     # matrices
