@@ -34,6 +34,13 @@ from vademecum.convolution.wavenet import WaveNet
 __all__ = [
     # operators
     "convolve", "correlate", "rot180", "ConvMatrix", "conv_matrix", "conv_output_size",
+from vademecum.convolution.output_sizes import conv_output_size
+from vademecum.convolution.sliding import convolve, correlate, rot180
+
+__all__ = [
+    # operators
+    "convolve", "correlate", "rot180",
+    "conv_output_size",
     # layers
     "CausalConv1d", "CausalState", "CausalStep",
     # blocks and networks
