@@ -36,11 +36,12 @@ __all__ = [
     "convolve", "correlate", "rot180", "ConvMatrix", "conv_matrix", "conv_output_size",
 from vademecum.convolution.output_sizes import conv_output_size
 from vademecum.convolution.sliding import convolve, correlate, rot180
+from vademecum.convolution.soft_pooling import SoftmaxPool
 
 __all__ = [
     # operators
     "convolve", "correlate", "rot180",
-    "conv_output_size",
+    "ConvMatrix", "conv_matrix", "conv_output_size",
     # layers
     "CausalConv1d", "CausalState", "CausalStep",
     # blocks and networks
@@ -49,4 +50,5 @@ __all__ = [
     "LocallyConnected2d", "SoftmaxPool",
     # arithmetic of any module
     "CallRow", "ShapeTrace", "shape_trace",
+    "CausalConv1d", "CausalState", "CausalStep", "LocallyConnected2d", "SoftmaxPool",
 ]  # fmt: skip
