@@ -35,13 +35,14 @@ __all__ = [
     # operators
     "convolve", "correlate", "rot180", "ConvMatrix", "conv_matrix", "conv_output_size",
 from vademecum.convolution.output_sizes import conv_output_size
+from vademecum.convolution.singular_values import ConvSingularValues, conv_singular_values
 from vademecum.convolution.sliding import convolve, correlate, rot180
 from vademecum.convolution.soft_pooling import SoftmaxPool
 
 __all__ = [
     # operators
     "convolve", "correlate", "rot180",
-    "ConvMatrix", "conv_matrix", "conv_output_size",
+    "ConvMatrix", "ConvSingularValues", "conv_matrix", "conv_output_size", "conv_singular_values",
     # layers
     "CausalConv1d", "CausalState", "CausalStep",
     # blocks and networks

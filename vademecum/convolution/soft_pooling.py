@@ -81,7 +81,7 @@ class SoftmaxPool(nn.Module):
 
     def extra_repr(self) -> str:
         """The sizes, as the constructor takes them."""
-        beta = float(self.beta)
+        beta = self.beta.item() if isinstance(self.beta, Tensor) else self.beta
         sizes = f"{self.kernel_size}, stride={self.stride}, padding={self.padding}, beta={beta:g}"
         return sizes + (", learn_beta=True" if isinstance(self.beta, Tensor) else "")
 
