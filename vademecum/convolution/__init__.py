@@ -8,6 +8,7 @@ pooling, shortcuts and concatenation, are the networks that learned to see and t
 
 from vademecum.convolution.call_table import CallRow, ShapeTrace, shape_trace
 from vademecum.convolution.causal import CausalConv1d, CausalState, CausalStep
+from vademecum.convolution.impulses import ImpulseResponse, impulse_response
 from vademecum.convolution.layer_matrices import ConvMatrix, conv_matrix
 from vademecum.convolution.local_layers import LocallyConnected2d
 from vademecum.convolution.networks import (
@@ -43,6 +44,7 @@ __all__ = [
     # operators
     "convolve", "correlate", "rot180",
     "ConvMatrix", "ConvSingularValues", "conv_matrix", "conv_output_size", "conv_singular_values",
+    "ImpulseResponse", "impulse_response",
     # layers
     "CausalConv1d", "CausalState", "CausalStep",
     # blocks and networks
