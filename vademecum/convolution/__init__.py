@@ -54,4 +54,8 @@ __all__ = [
     # arithmetic of any module
     "CallRow", "ShapeTrace", "shape_trace",
     "CausalConv1d", "CausalState", "CausalStep", "LocallyConnected2d", "SoftmaxPool",
+
+__all__ = [
+    # arithmetic of any module
+    "CallRow", "ShapeTrace", "shape_trace",
 ]  # fmt: skip

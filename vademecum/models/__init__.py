@@ -5,6 +5,7 @@ from vademecum.models._modules import named_modules
 from vademecum.models._recording import following
 from vademecum.models.batches import batches
 from vademecum.models.example_losses import cotangents, example_loss, summed, targets_of
+from vademecum.models.batches import batches, mean_over_batches
 from vademecum.models.failures import (
     SlowPathWarning,
     cannot_be_mapped,
