@@ -54,8 +54,10 @@ __all__ = [
     # arithmetic of any module
     "CallRow", "ShapeTrace", "shape_trace",
     "CausalConv1d", "CausalState", "CausalStep", "LocallyConnected2d", "SoftmaxPool",
+from vademecum.convolution.receptive import ReceptiveField, draw_receptive_field, receptive_field
 
 __all__ = [
     # arithmetic of any module
     "CallRow", "ShapeTrace", "shape_trace",
+    "ReceptiveField", "draw_receptive_field", "receptive_field",
 ]  # fmt: skip

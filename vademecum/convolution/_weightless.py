@@ -46,41 +46,47 @@ def place_of(model: nn.Module) -> tuple[torch.dtype, torch.device]:
     return torch.get_default_dtype(), torch.get_default_device()
 
 
-def drawn_input(model: nn.Module, shape: Sequence[int], *, device: Any = None) -> Tensor:
-    """One example of a shape, of zeros, in the model's dtype and on its device or another."""
-    dtype, place = place_of(model)
-    return torch.zeros(1, *shape, dtype=dtype, device=place if device is None else device)
+def drawn_input(model: nn.Module, shape: Sequence[int]) -> Tensor:
+    """One example of a shape, of zeros, in the model's dtype and on its device."""
+    dtype, device = place_of(model)
+    return torch.zeros(1, *shape, dtype=dtype, device=device)
 
 
-def run_for_shapes(model: nn.Module, x: Any, function: Callable[[nn.Module, Any], R]) -> R:
+def run_for_shapes(
+    model: nn.Module, x: Any, function: Callable[[nn.Module, Any], R], *, values: bool = False
+) -> R:
     """`function(model, x)` with the model in evaluation, on tensors without values if that works.
 
     Args:
         model: Any module, which is afterwards as it was.
         x: An input, or the shape of one example.
         function: What runs the model; it may be run twice.
+        values: Whether values are needed, and shapes alone not worth a try.
 
     Raises:
         ValueError: If the model cannot take such an input.
     """
     model, shape = unwrapped(model), is_shape(x)
-    thin = drawn_input(model, x, device="meta") if shape else map_tensors(x, _to_meta)
+    given = drawn_input(model, x) if shape else x
+    reason = None
     with torch.inference_mode(False), torch.no_grad():
-        try:
-            return ModelState(model, device="meta").run(function, model, thin)
-        except (RuntimeError, TypeError, IndexError, ValueError) as error:
-            reason = error
-        given = drawn_input(model, x) if shape else map_tensors(x, Tensor.clone)
+        if not values:
+            try:
+                thin = map_tensors(given, _to_meta)
+                return ModelState(model, device="meta").run(function, model, thin)
+            except (RuntimeError, TypeError, IndexError, ValueError) as error:
+                reason = error
         tensors = [*model.parameters(), *model.buffers(), *(t for _, t in named_tensors(given))]
-        if any(t.is_meta for t in tensors):
+        if reason is not None and any(t.is_meta for t in tensors):
             raise _not_taken(given, reason) from reason
         try:
-            found = ModelState(model).run(function, model, given)
+            found = ModelState(model).run(function, model, map_tensors(given, Tensor.clone))
         except (RuntimeError, TypeError, IndexError) as error:
             if out_of_memory(error):
                 raise
             raise _not_taken(given, error) from error
-    warn_of_slow_path("the model ran on real tensors, not on shapes alone", str(reason))
+    if reason is not None:
+        warn_of_slow_path("the model ran on real tensors, not on shapes alone", str(reason))
     return found
 
 

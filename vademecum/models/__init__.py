@@ -49,6 +49,7 @@ from vademecum.models.tensors import (
 )
 from vademecum.models.tracing import Call, Rows, Size, Trace, Value
 from vademecum.models.weights import load_weights
+from vademecum.models.tracing import Call, Recording, Rows, Size, Trace, Value, recorded
 
 __all__ = [
     # a model to begin with, and weights from elsewhere
@@ -70,6 +71,7 @@ __all__ = [
     "Call", "Rows", "Size", "Trace", "Value", "following",
     # many equal steps
     "Replay",
+    "Call", "Recording", "Rows", "Size", "Trace", "Value", "following", "recorded",
     # failures
     "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

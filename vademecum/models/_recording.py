@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from vademecum.models._calls import Call, Value, described_module, mapped
 
-__all__ = ["Recorder", "following"]
+__all__ = ["Recorder", "Stack", "following"]
 
 _TORCH = os.path.dirname(torch.__file__)
 _LEAVING = {  # calls that give values to Python
@@ -36,11 +36,13 @@ class Recorder(TorchFunctionMode):
     Args:
         stack: The submodules whose code runs, which `following` keeps.
         sources: The tensors of the input.
+        values: Whether the code may ask for values of tensors that depend on the input; what it
+            decides by them is not followed.
     """
 
-    def __init__(self, stack: Stack, sources: list[Tensor]):
+    def __init__(self, stack: Stack, sources: list[Tensor], *, values: bool = False):
         super().__init__()
-        self.stack = stack
+        self.stack, self.values = stack, values
         self.calls: list[Call] = []
         self.known: dict[int, tuple[Tensor, Value, int]] = {}
         self.sources = [self._keep(tensor) for tensor in sources]
@@ -69,7 +71,7 @@ class Recorder(TorchFunctionMode):
         caller = sys._getframe(1)
         call = Call(func, name, *(self.stack[-1] if self.stack else ("", None)), _line(caller))
         asserted = caller.f_code.co_filename == torch.__file__  # by torch's own assertion
-        if name in _LEAVING and not asserted and not _in_hook(caller):
+        if name in _LEAVING and not (self.values or asserted or _in_hook(caller)):
             raise ValueError(
                 f"model must be traceable, got {call.place}, which asks for values of a tensor that"
                 " depends on the input"

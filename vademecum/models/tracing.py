@@ -13,17 +13,52 @@ followed (a scripted function) and came back would pass for a constant.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vademecum.models._calls import Call, Rows, Size, Value
-from vademecum.models._recording import Recorder, following
+from vademecum.models._recording import Recorder, Stack, following
 from vademecum.models.inputs import Entangled, call_arguments, named_tensors
 from vademecum.models.outputs import Output, chosen_output
 
-__all__ = ["Call", "Rows", "Size", "Trace", "Value"]
+__all__ = ["Call", "Recording", "Rows", "Size", "Trace", "Value", "recorded"]
+
+
+class Recording(NamedTuple):
+    """One run of a model's code: all calls that met tensors which depend on the input."""
+
+    sources: list[Value]
+    """The tensors of the input."""
+    calls: list[Call]
+    """The calls, in order."""
+    results: list[Value]
+    """The tensors in what the model gave that depend on the input."""
+    output: Any
+    """What the model gave."""
+
+
+def recorded(model: nn.Module, x: Any) -> Recording:
+    """The calls of one run, for one input: sizes and constants are those of this run.
+
+    Args:
+        model: The module, which is to be in evaluation; its tensors may be on the meta device, and
+            its code may ask for values.
+        x: An input, as `call_arguments` takes it.
+
+    Example:
+        >>> run = recorded(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.rand(1, 2))
+        >>> [call.name for call in run.calls], run.results[0].tensor.shape
+        (['linear', 'relu'], torch.Size([1, 3]))
+    """
+    stack: Stack = []
+    run = Recorder(stack, [tensor for _, tensor in named_tensors(x)], values=True)
+    args, kwargs = call_arguments(x)
+    with following(model, stack), run:
+        y = model(*args, **kwargs)
+    results = [run.found(tensor) for _, tensor in named_tensors(y)]
+    return Recording(run.sources, run.calls, [v for v in results if v is not None], y)
 
 
 class Trace:

@@ -1,0 +1,148 @@
+"""Which axes of a tensor are positions, and which of a network's tensors are feature maps.
+
+Examples lie along the first axis. Convolutions have channels along the second one, linear and
+recurrent layers along the last; what keeps the form of a tensor keeps its channels where they are,
+and a permutation takes them along. The other axes are positions. A tensor of two axes that is no
+table of channels has its positions along the second one, the nodes of a graph lie along the first.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from vademecum.convolution.receptive._moving_rules import axes_after, works_entrywise
+from vademecum.models import Call, Recording, Value
+
+__all__ = ["FeatureMap", "has_edges", "last_feature_map", "primary", "source_axes"]
+
+_FIRST = ("conv", "batch_norm", "max_pool", "avg_pool", "lp_pool", "adaptive", "group_norm",
+          "instance_norm", "local_response", "interpolate", "upsample", "pad", "pixel")  # fmt: skip
+_LAST = ("linear", "embedding", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head", "layer_norm",
+         "rms_norm", "one_hot")  # fmt: skip
+_TURNS = ("permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "mT")
+_PRODUCTS = ("matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention")
+_LOST = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "stack", "unfold",
+         "fold", "diagonal", "einsum", "expand", "gather", "take")  # fmt: skip
+
+
+class FeatureMap(NamedTuple):
+    """A tensor that a network makes, and the axes along which its positions lie."""
+
+    value: Value
+    axes: tuple[int, ...]
+    call: Call | None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(self.value.tensor.shape[a] for a in self.axes)
+
+
+def primary(sources: list[Value]) -> Value:
+    """The input in which fields are looked at: the first of real numbers, or else the first."""
+    real = [v for v in sources if v.tensor.is_floating_point()]
+    return (real or sources)[0]
+
+
+def has_edges(tensors: list[Tensor]) -> bool:
+    """Whether inputs are the nodes of a graph, with pairs of their indices beside them."""
+    whole = [t for t in tensors if not t.is_floating_point() and not t.is_complex()]
+    nodes = [t for t in tensors if t.is_floating_point()]
+    return bool(nodes) and nodes[0].ndim == 2 and any(t.ndim == 2 and len(t) == 2 for t in whole)
+
+
+def source_axes(run: Recording) -> tuple[int, ...]:
+    """The axes of the input along which its positions lie."""
+    source = primary(run.sources)
+    ndim = source.tensor.ndim
+    if has_edges([v.tensor for v in run.sources]):
+        return (0,)
+    if not source.tensor.is_floating_point() or ndim == 2:
+        return tuple(range(1, ndim))
+    channels = _channels_of(run, source)
+    return tuple(a for a in range(1, ndim) if a != channels)
+
+
+def _channels_of(run: Recording, source: Value) -> int:
+    """The axis of the input's channels, by the first layer that it comes to."""
+    orders = {source.index: list(range(source.tensor.ndim))}
+    for call in run.calls:
+        order = orders.get(call.tensors[0].index) if call.tensors else None
+        if order is None:
+            continue
+        for out in call.outputs:
+            if out is not None and call.name in _TURNS:
+                orders[out.index] = [order[a] for a in axes_after(call)]
+            elif out is not None and works_entrywise(call.name) and out.tensor.ndim == len(order):
+                orders[out.index] = order
+        if call.name.startswith(_LAST) or call.name in _PRODUCTS:
+            return order[-1]
+        if call.name.startswith(_FIRST):
+            return order[1]
+    return 1
+
+
+def last_feature_map(run: Recording) -> FeatureMap:
+    """The last tensor on the way to the output that has more than one position.
+
+    If there is none, the entries of the output are the units.
+    """
+    needed = {value.index for value in run.results}
+    for call in reversed(run.calls):
+        if any(out is not None and out.index in needed for out in call.outputs):
+            needed.update(value.index for value in call.tensors)
+    maps = [m for m in _feature_maps(run) if m.value.index in needed and prod(m.sizes) > 1]
+    if maps:
+        return maps[-1]
+    if not run.results:
+        raise ValueError("model must give a tensor that depends on its input")
+    value = run.results[0]
+    call = next((c for c in run.calls if value in c.outputs), None)
+    return FeatureMap(value, tuple(range(1, value.tensor.ndim)), call)
+
+
+def _feature_maps(run: Recording) -> Iterator[FeatureMap]:
+    source, axes = primary(run.sources), source_axes(run)
+    ndim = source.tensor.ndim
+    graph, flat = axes == (0,), ndim == 2 and source.tensor.is_floating_point()
+    channels: dict[int, int | None] = {}
+    if not flat and source.tensor.is_floating_point():
+        (channels[source.index],) = set(range(1, ndim)) - set(axes)
+    for call in run.calls:
+        for out in call.outputs:
+            if out is None:
+                continue
+            size = out.tensor.ndim
+            at = channels[out.index] = _channels_after(call, out, channels)
+            if graph:
+                if size == 2 and len(out.tensor) == len(source.tensor):
+                    yield FeatureMap(out, (0,), call)
+            elif flat and size == 2:
+                yield FeatureMap(out, (1,), call)
+            elif size > 2 and at is not None:
+                yield FeatureMap(out, tuple(a for a in range(1, size) if a != at), call)
+
+
+def _channels_after(call: Call, out: Value, channels: dict[int, int | None]) -> int | None:
+    """The axis of the channels of what a call made, if that can be told."""
+    ndim, name = out.tensor.ndim, call.name
+    before = channels.get(call.tensors[0].index) if call.tensors else None
+    same = call.tensors[0].tensor.ndim == ndim
+    if name.startswith("conv"):
+        return 1
+    if name.startswith(_LAST):
+        return before if same and name.endswith("norm") and before is not None else ndim - 1
+    if before is not None and name == "getitem":
+        return _channels_of_part(call.args[1], before)
+    if before is None or not same or name in _LOST:
+        return None
+    if name in _TURNS:
+        return axes_after(call).index(before)
+    return ndim - 1 if name in _PRODUCTS else before
+
+
+def _channels_of_part(index: Any, before: int) -> int | None:
+    """Where the channels are of what is taken by an index that has slices alone before them."""
+    index = index if isinstance(index, tuple) else (index,)
+    return before if all(isinstance(i, slice) for i in index[: before + 1]) else None
