@@ -17,13 +17,6 @@ EXCEPTIONS = {
         "smoothness_constant": "a search that makes all its steps and does not converge",
         "strong_convexity_constant": "a search that makes all its steps and does not converge",
     },
-    ("optimization", "names"): {
-        "orthogonalize": "the steps are all made: their number is the degree of the polynomial",
-        "Muon": "the steps are all made: their number is the degree of the polynomial",
-    },
-    ("optimization", "instruments"): {
-        "matrix_parameters": "splits parameters for optimisers; it measures nothing",
-    },
     ("connectionism", "names"): {
         "TuringMachine.run": "the ticks of a machine that never rests",
         "TuringMachine.educate": "the ticks after which the answer is read",
@@ -38,11 +31,16 @@ EXCEPTIONS = {
     ("testing", "instruments"): {
         "check_part": "holds a part to its laws; it measures nothing",
     },
-    ("optimization", "names"): {
-        "certify_descent": "the steps of a theorem are all made, and nothing is said to converge",
-    },
     ("gradients", "instruments"): {
         "functional": "the model as a function: data come when that is called",
+    },
+    ("optimization", "names"): {
+        "orthogonalize": "the steps are all made: their number is the degree of the polynomial",
+        "Muon": "the steps are all made: their number is the degree of the polynomial",
+        "certify_descent": "the steps of a theorem are all made, and nothing is said to converge",
+    },
+    ("optimization", "instruments"): {
+        "matrix_parameters": "splits parameters for optimisers; it measures nothing",
     },
 }
 """Breaches that are justified, by room and rule; one that is no longer needed fails."""

@@ -28,6 +28,8 @@ from vademecum.convolution.networks import (
     scaled_tanh,
 )
 from vademecum.convolution.output_sizes import conv_output_size
+from vademecum.convolution.receptive import ReceptiveField, draw_receptive_field, receptive_field
+from vademecum.convolution.singular_values import ConvSingularValues, conv_singular_values
 from vademecum.convolution.sliding import convolve, correlate, rot180
 from vademecum.convolution.soft_pooling import SoftmaxPool
 from vademecum.convolution.wavenet import WaveNet
@@ -35,29 +37,13 @@ from vademecum.convolution.wavenet import WaveNet
 __all__ = [
     # operators
     "convolve", "correlate", "rot180", "ConvMatrix", "conv_matrix", "conv_output_size",
-from vademecum.convolution.output_sizes import conv_output_size
-from vademecum.convolution.singular_values import ConvSingularValues, conv_singular_values
-from vademecum.convolution.sliding import convolve, correlate, rot180
-from vademecum.convolution.soft_pooling import SoftmaxPool
-
-__all__ = [
-    # operators
-    "convolve", "correlate", "rot180",
-    "ConvMatrix", "ConvSingularValues", "conv_matrix", "conv_output_size", "conv_singular_values",
-    "ImpulseResponse", "impulse_response",
+    "ConvSingularValues", "conv_singular_values", "ImpulseResponse", "impulse_response",
     # layers
-    "CausalConv1d", "CausalState", "CausalStep",
+    "CausalConv1d", "CausalState", "CausalStep", "LocallyConnected2d", "SoftmaxPool",
     # blocks and networks
     "DenseBlock", "InceptionModule", "ResidualBlock", "scaled_tanh", "AlexNet", "DenseNet",
     "GoogLeNet", "GoogLeNetOutput", "LeNet5", "ResNet", "UNet", "VGG", "TCN", "TextCNN", "WaveNet",
-    "LocallyConnected2d", "SoftmaxPool",
     # arithmetic of any module
-    "CallRow", "ShapeTrace", "shape_trace",
-    "CausalConv1d", "CausalState", "CausalStep", "LocallyConnected2d", "SoftmaxPool",
-from vademecum.convolution.receptive import ReceptiveField, draw_receptive_field, receptive_field
-
-__all__ = [
-    # arithmetic of any module
-    "CallRow", "ShapeTrace", "shape_trace",
-    "ReceptiveField", "draw_receptive_field", "receptive_field",
+    "CallRow", "ShapeTrace", "shape_trace", "ReceptiveField", "draw_receptive_field",
+    "receptive_field",
 ]  # fmt: skip

@@ -5,7 +5,6 @@ from vademecum.models._modules import named_modules
 from vademecum.models._recording import following
 from vademecum.models.batches import batches
 from vademecum.models.example_losses import cotangents, example_loss, summed, targets_of
-from vademecum.models.batches import batches, mean_over_batches
 from vademecum.models.failures import (
     SlowPathWarning,
     cannot_be_mapped,
@@ -47,9 +46,8 @@ from vademecum.models.tensors import (
     tensor_places,
     unwrapped,
 )
-from vademecum.models.tracing import Call, Rows, Size, Trace, Value
-from vademecum.models.weights import load_weights
 from vademecum.models.tracing import Call, Recording, Rows, Size, Trace, Value, recorded
+from vademecum.models.weights import load_weights
 
 __all__ = [
     # a model to begin with, and weights from elsewhere
@@ -68,10 +66,9 @@ __all__ = [
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",
     # graphs
-    "Call", "Rows", "Size", "Trace", "Value", "following",
+    "Call", "Recording", "Rows", "Size", "Trace", "Value", "following", "recorded",
     # many equal steps
     "Replay",
-    "Call", "Recording", "Rows", "Size", "Trace", "Value", "following", "recorded",
     # failures
     "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

@@ -17,24 +17,22 @@ from vademecum.optimization.conditioning import (
     condition_number,
     pl_constant,
 )
+from vademecum.optimization.covariance_of_gradients import gradient_covariance
 from vademecum.optimization.curvature_by_layer import (
     LayerCurvature,
     draw_layer_curvature,
     layer_curvature,
 )
-from vademecum.optimization.generalised_gauss_newton import gauss_newton
-from vademecum.optimization.line_curvature import CriticalStep, critical_step
-from vademecum.optimization.momentum import HeavyBall, Nesterov
-from vademecum.optimization.backtracking import LineSearch, line_search
 from vademecum.optimization.example_samplers import CurriculumSampler, ImportanceSampler
+from vademecum.optimization.fisher_information import fisher
 from vademecum.optimization.flow import GradientFlow, gradient_flow
 from vademecum.optimization.generalised_gauss_newton import gauss_newton
 from vademecum.optimization.graduated import Continuation, continuation
 from vademecum.optimization.line_curvature import CriticalStep, critical_step
 from vademecum.optimization.momentum import HeavyBall, Nesterov
 from vademecum.optimization.muon import Muon
-from vademecum.optimization.noise_scale import GradientNoise, gradient_noise
 from vademecum.optimization.newton_cg import NewtonCG
+from vademecum.optimization.noise_scale import GradientNoise, gradient_noise
 from vademecum.optimization.orthogonal_factor import orthogonalize
 from vademecum.optimization.parameter_split import MatrixParameters, matrix_parameters
 from vademecum.optimization.projected import ProjectedSGD
@@ -45,8 +43,8 @@ from vademecum.optimization.sharpness_tracking import (
     draw_sharpness,
 )
 from vademecum.optimization.sign_descent import SignSGD
-from vademecum.optimization.total_curvature import CurvatureTrace, curvature_trace
 from vademecum.optimization.step_schedules import RobbinsMonro, robbins_monro
+from vademecum.optimization.total_curvature import CurvatureTrace, curvature_trace
 from vademecum.optimization.variance_reduction import SVRG
 
 __all__ = [
@@ -54,54 +52,17 @@ __all__ = [
     "SVRG", "HeavyBall", "Nesterov", "ProjectedSGD", "SignSGD", "PolyakAveraging", "averaged",
     "Muon", "NewtonCG",
     # steps, schedules, examples
-    "Continuation", "GradientFlow", "LineSearch", "RobbinsMonro",
-    "continuation", "gradient_flow", "line_search", "robbins_monro",
-    "CurriculumSampler", "ImportanceSampler",
+    "Continuation", "GradientFlow", "LineSearch", "RobbinsMonro", "continuation", "gradient_flow",
+    "line_search", "robbins_monro", "CurriculumSampler", "ImportanceSampler",
     # certificates
     "DescentCertificate", "certify_descent", "draw_descent",
     # matrices
     "MatrixParameters", "matrix_parameters", "orthogonalize",
     # curvature
-    "gauss_newton",
+    "gauss_newton", "fisher", "gradient_covariance",
     # curvature measured
     "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
     "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
-    "pl_constant",
-from vademecum.optimization.covariance_of_gradients import gradient_covariance
-from vademecum.optimization.fisher_information import fisher
-from vademecum.optimization.generalised_gauss_newton import gauss_newton
-
-__all__ = [
-    # curvature
-    "fisher", "gauss_newton", "gradient_covariance",
-
-__all__ = [
-    # curvature measured
-    "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
-    "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
-    "pl_constant",
-from vademecum.optimization.generalised_gauss_newton import gauss_newton
-from vademecum.optimization.total_curvature import CurvatureTrace, curvature_trace
-
-__all__ = [
-    # curvature
-    "gauss_newton",
-    # curvature measured
-    "Sharpness", "SharpnessHistory", "SharpnessTracker", "draw_sharpness", "sharpness",
-    "ConditionNumber", "CriticalStep", "PLConstant", "condition_number", "critical_step",
-    "pl_constant",
-    "CurvatureTrace", "LayerCurvature", "curvature_trace", "draw_layer_curvature",
-    "layer_curvature",
-    "GradientNoise", "gradient_noise",
-from vademecum.optimization.step_schedules import RobbinsMonro, robbins_monro
-
-__all__ = [
-    # optimisers
-    "Muon", "NewtonCG",
-    "MatrixParameters", "matrix_parameters", "orthogonalize",
-    # steps and schedules
-    "Continuation", "GradientFlow", "LineSearch", "RobbinsMonro",
-    "continuation", "gradient_flow", "line_search", "robbins_monro",
-    # which examples
-    "CurriculumSampler", "ImportanceSampler",
+    "pl_constant", "CurvatureTrace", "LayerCurvature", "curvature_trace", "draw_layer_curvature",
+    "layer_curvature", "GradientNoise", "gradient_noise",
 ]  # fmt: skip
