@@ -1,15 +1,19 @@
 """What the course claims of descent methods."""
 
 from vademecum.optimization.claims import (
+    averaging,
     conditioning,
     convexity,
     convexity_ladder,
     curved_steps,
     descent_rates,
     gradient_noise,
+    heavy_ball,
     lipschitz,
     noise_balls,
+    nesterov,
     polyak_lojasiewicz,
+    sign_descent,
     smoothness,
     steepest,
     step_schedules,
@@ -21,6 +25,7 @@ from vademecum.optimization.claims import (
     tangent_kernels,
     taylor,
     upper_bounds,
+    variance_reduction,
 )
 
 __all__ = [
@@ -28,4 +33,6 @@ __all__ = [
     "convexity", "convexity_ladder", "strong_convexity", "conditioning", "descent_rates",
     "polyak_lojasiewicz", "tangent_kernels", "stochastic_gradients", "gradient_noise",
     "stochastic_steps", "noise_balls", "step_schedules", "stochastic_rates",
+    "polyak_lojasiewicz", "tangent_kernels", "heavy_ball", "nesterov",
+    "stochastic_gradients", "gradient_noise", "averaging", "variance_reduction", "sign_descent",
 ]  # fmt: skip
