@@ -9,6 +9,7 @@ from vademecum.optimization.claims import (
     descent_rates,
     gradient_noise,
     heavy_ball,
+    hessian_bounds,
     lipschitz,
     noise_balls,
     nesterov,
@@ -35,4 +36,7 @@ __all__ = [
     "stochastic_steps", "noise_balls", "step_schedules", "stochastic_rates",
     "polyak_lojasiewicz", "tangent_kernels", "heavy_ball", "nesterov",
     "stochastic_gradients", "gradient_noise", "averaging", "variance_reduction", "sign_descent",
+    "convexity", "convexity_ladder", "strong_convexity", "hessian_bounds", "conditioning",
+    "descent_rates", "polyak_lojasiewicz", "tangent_kernels", "stochastic_gradients",
+    "gradient_noise",
 ]  # fmt: skip

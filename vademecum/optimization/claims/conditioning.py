@@ -1,95 +1,15 @@
-"""The condition number of an objective: Hessians between two bounds, slow valleys, zigzags."""
+"""The condition number of an objective: slow valleys, wrong directions, zigzags."""
 
 import math
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import at_least, at_most, claim, equals, slope, with_eigenvalues
-from vademecum.foundations import Ball, smoothness_constant, strong_convexity_constant
-from vademecum.gradients import functional, hessian
+from vademecum.claims import Evidence, at_least, at_most, claim, equals, slope, with_eigenvalues
+from vademecum.optimization import condition_number as ratio_of_curvatures
 from vademecum.optimization.claims._objectives import descend, gradients_of, quadratic, race
-
-
-def penalised(x: Tensor, y: Tensor, ridge: float) -> tuple[nn.Linear, Tensor, Any]:
-    """A linear model, its inputs and its loss: a sum of logistic losses and a ridge penalty.
-
-    The penalty is a half square of outputs, too, at the inputs sqrt(ridge) times the unit vectors.
-    """
-    n, d = x.shape
-    inputs = torch.cat([x, ridge**0.5 * torch.eye(d)])
-
-    def loss(z: Tensor, y: Tensor) -> Tensor:
-        return nn.functional.softplus(-y * z[:n, 0]).sum() + z[n:].square().sum() / 2
-
-    return nn.Linear(d, 1, bias=False), inputs, loss
-
-
-@claim(
-    by="sampling",
-    sources=("A-105", "B-222"),
-    budget=0.5,
-    full={"n": 1000},
-    short=r"f \text{ convex}, \mu\text{-strongly, } L\text{-smooth} \iff \mu I \preceq"
-    r" \nabla^2 f(x) \preceq L I",
-)
-def hessian_bounds(quarter: float = 0.25, factor: float = 1.0, n: int = 10):
-    r"""Hessian bounds of smooth strongly convex functions.
-
-    A twice differentiable convex $f$ is $\mu$-strongly convex and $L$-smooth if and only if
-    $\mu I \preceq \nabla^2 f(x) \preceq L I$ everywhere. For logistic regression with a ridge
-    penalty, $\mu = \lambda$ and $L = \lambda + \frac14 \lambda_{\max}(X^\top X)$ (sum of losses).
-
-    Checked with `hessian`, which must be $X^\top \operatorname{diag}(p (1 - p)) X + \lambda I$, and
-    its eigenvalues: the upper end is reached at $\theta = 0$, the lower one everywhere if there are
-    fewer examples than variables. Random pairs obey the inequalities of smoothness and of strong
-    convexity with the same constants, which `smoothness_constant` and `strong_convexity_constant`
-    find.
-
-    Knobs:
-        quarter: The factor of $\lambda_{\max}(X^\top X)$ in $L$.
-        factor: What $\lambda$ is multiplied by in $\mu$.
-        n: How many points are drawn.
-    """
-    for (s, d), ridge in (((3, 5), 0.2), ((12, 3), 1.5)):
-        x, y = torch.randn(s, d), torch.randn(s).sign()
-        mu = factor * ridge
-        L = ridge + quarter * float(torch.linalg.eigvalsh(x.T @ x)[-1])
-        at: dict[str, Any] = {"s": s, "d": d}
-        model, inputs, loss = penalised(x, y, ridge)
-        f = functional(model)
-        for theta in (torch.zeros(d), *(2 * torch.randn(n, d))):
-            with torch.no_grad():
-                model.weight.copy_(theta[None])
-            H = hessian(model, inputs, y, loss=loss).dense()
-            p = torch.sigmoid(x @ theta)
-            exact = x.T @ ((p * (1 - p))[:, None] * x) + ridge * torch.eye(d)
-            yield equals("Hessian of a penalised loss", H, exact, tol=1e-10, **at)
-            values = torch.linalg.eigvalsh(H)
-            yield at_least("least eigenvalue", values[0], mu, tol=1e-10, **at)
-            yield at_most("largest eigenvalue", values[-1], L, tol=1e-10, **at)
-            if not theta.any():
-                yield equals("largest eigenvalue at 0", values[-1], L, tol=1e-10, **at)
-            if s < d:
-                yield equals("least eigenvalue, few examples", values[0], mu, tol=1e-10, **at)
-        risk = lambda rows, f=f: torch.stack([loss(f(t, inputs), y) for t in rows])  # noqa: B023, E731
-        a, b = torch.randn(2, n, d)
-        square = (a - b).square().sum(1)
-        change = gradients_of(risk, a) - gradients_of(risk, b)
-        yield at_most("change of the gradient", change.norm(dim=1), L * square.sqrt(), **at)
-        yield at_least("scalar product with the change", (change * (a - b)).sum(1), mu * square,
-                       **at)  # fmt: skip
-        ball = Ball(torch.zeros(d), 1e-3)  # where curvatures differ by 1e-5, however it is searched
-        found = smoothness_constant(risk, ball, pairs=4, starts=1, steps=1).value
-        yield equals("largest curvature found near 0", found / L, 1.0, tol=1e-4, **at)
-        if s < d:
-            found = strong_convexity_constant(risk, ball, pairs=4, starts=1, steps=1).value
-            yield equals("least curvature found near 0", found, mu, tol=1e-7, **at)
-
-
-hessian_bounds.foil("an eighth in place of a quarter", quarter=0.125)
-hessian_bounds.foil("twice the penalty, with few examples", factor=2.0)
 
 
 def steps_to(path: Tensor, share: float) -> Tensor:
@@ -99,6 +19,26 @@ def steps_to(path: Tensor, share: float) -> Tensor:
     """
     above = path.square().sum(-1) > share * path[0].square().sum(-1)
     return above.long().cumprod(0).sum(0)
+
+
+def half_square(z: Tensor, _: Tensor) -> Tensor:
+    """A half of the sum of squares."""
+    return z.square().sum() / 2
+
+
+def measured(h: Tensor, kappa: float, values: Tensor) -> Iterator[Evidence]:
+    """The condition number of a linear model with a given Hessian, and of one without minimum."""
+    d = len(h)
+    model, x = nn.Linear(d, 1, bias=False), torch.linalg.cholesky(h).T
+    for scale in (1.0, 100.0):
+        found = ratio_of_curvatures(model, scale**0.5 * x, x, loss=half_square)
+        at = {"kappa": kappa, "d": d, "scale": scale}
+        yield equals("condition number measured", found.value, kappa, **at)
+        curvatures = torch.tensor([found.smallest, found.largest]) / scale
+        ends = 0.3 * torch.stack([values.min(), values.max()])
+        yield equals("curvatures measured", curvatures, ends, **at)
+    found = ratio_of_curvatures(model, x[1:], x, loss=half_square)
+    yield equals("condition number with too few examples", found.value, math.inf, d=d)
 
 
 @claim(
@@ -123,7 +63,8 @@ def condition_number(
     *Proof.* A coordinate shrinks by $1 - \frac\lambda L \le 1 - \frac1\kappa \le e^{-1/\kappa}$.
     Checked for torch's `SGD` on quadratics with $10 \le \kappa \le 1000$: from the flat axis the
     number of steps is $\lceil \log \epsilon / (2 \log(1 - \frac1\kappa)) \rceil$, 88 for
-    $\kappa = 10$, $\epsilon = 10^{-8}$, and grows like $\kappa$.
+    $\kappa = 10$, $\epsilon = 10^{-8}$, and grows like $\kappa$. The part `condition_number`
+    measures $\kappa$ on linear models, infinite where there are too few examples.
 
     Knobs:
         growth: The power of $\kappa$ with which the number of steps grows.
@@ -133,7 +74,9 @@ def condition_number(
     scales = (1.0, 100.0, 0.01)
     for kappa, d in ((5.0, 2), (20.0, 4)):
         values = torch.cat([torch.tensor([1.0, kappa]), 1 + (kappa - 1) * torch.rand(d - 2)])
-        f = quadratic(with_eigenvalues(0.3 * values))
+        h = with_eigenvalues(0.3 * values)
+        yield from measured(h, kappa, values)
+        f = quadratic(h)
         start = torch.randn(5, d)
         weights = torch.tensor(scales).repeat_interleave(5)
         scaled = lambda x, f=f, w=weights: w * f(x)  # noqa: E731

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vademecum.claims import Evidence, at_least, at_most, claim, equals
 from vademecum.gradients import functional, gradient, hvp
+from vademecum.optimization import critical_step
 from vademecum.optimization.claims._objectives import descend, gradients_of
 from vademecum.optimization.claims.taylor import Fit, coefficients, order
 
@@ -181,9 +182,9 @@ def curvature_threshold(threshold: int = 2, metric: Literal["H", "Euclidean"] = 
 
     Checked in exact integers on quadratics of both signs, with steps at random, just beside the
     threshold and on it, where the risk stays the same; with torch's `SGD` on least squares, where
-    the step at which the risk begins to rise is searched for; and on $\frac12 (w_1 w_2 - 1)^2$,
-    where a step of $\frac12$ from $(2.2, 0.5)$ climbs first and then converges to a flatter
-    minimum.
+    the step at which the risk begins to rise is searched for, and is the `critical_step`; and on
+    $\frac12 (w_1 w_2 - 1)^2$, where a step of $\frac12$ from $(2.2, 0.5)$ climbs first and then
+    converges to a flatter minimum.
 
     Knobs:
         threshold: The number over $\eta$ that the quotient is compared with.
@@ -226,6 +227,9 @@ def searched(threshold: int) -> Iterator[Evidence]:
     change = lambda eta: float(risk(descend(risk, start, eta, 1)[-1]) - risk(start))  # noqa: E731
     longest = scipy.optimize.brentq(change, 0.5 / quotient, 8 / quotient, xtol=1e-14)
     yield equals("longest step that does not raise the risk", longest, threshold / quotient)
+    found = critical_step(model, x, y, tol=1e-12)
+    yield equals("critical step, by forward passes", found.value, threshold / quotient)
+    yield equals("curvature along the gradient, by forward passes", found.curvature, quotient)
     product = lambda w: (w.prod(1) - 1) ** 2 / 2  # noqa: E731
     path = product(descend(product, torch.tensor([[2.2, 0.5]]), 0.5, 100)[:, 0])
     yield at_least("risk after the first step, over that of the start", path[1] / path[0], 1.5)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import scipy.optimize
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vademecum.claims import (
     Evidence,
@@ -16,6 +16,8 @@ from vademecum.claims import (
     equals,
     with_eigenvalues,
 )
+from vademecum.gradients import functional
+from vademecum.optimization import sharpness
 from vademecum.optimization.claims._objectives import (
     Function,
     descend,
@@ -116,6 +118,24 @@ def edges(limit: float, steps: int) -> Iterator[Evidence]:
         yield equals("place without a step", runs[-1, 5], runs[0, 5], tol=0.0, **at)
 
 
+def measured_limit(limit: float) -> Iterator[Evidence]:
+    """The limit that `sharpness` measures on a linear model, and runs on both sides of it."""
+    model, x, y = nn.Linear(3, 2), torch.randn(9, 3), torch.randn(9, 2)
+    found, f = sharpness(model, x, y, tol=1e-10), functional(model)
+    wide = torch.cat([x, torch.ones(9, 1)], 1)  # the error is a mean over 18 squares
+    largest = 2 * float(torch.linalg.eigvalsh(wide.T @ wide)[-1]) / 18
+    yield equals("critical step measured, times L", found.critical_step * largest, limit)
+    risk = lambda rows: torch.stack([nn.functional.mse_loss(f(t, x), y) for t in rows])  # noqa: E731
+    shares = [0.98, 1.02]
+    sizes = [share * limit / largest for share in shares]
+    runs = race(risk, f.theta.detach()[None], [sizes] * 10)[:, :, 0] @ found.vector
+    moves = runs.diff(dim=0)
+    for i, share in enumerate(shares):
+        factor = moves[1:, i] / moves[:-1, i]
+        name = "factor of a move along the sharpest direction"
+        yield equals(name, factor, 1 - 2 * share, tol=1e-7, eta=f"{share * limit:g}/L")
+
+
 @claim(
     by="sampling",
     sources=("B-213", "E-136", "E-158"),
@@ -138,7 +158,8 @@ def stable_step(recommended: float = 1.0, limit: float = 2.0, steps: int = 150, 
     $0 < \eta \lambda < 2$; the second part is the descent lemma. Checked with torch's `SGD` for
     spectra in $\{0\} \cup [0.2 L, L]$, where 150 steps of $\frac1{2 L}$ or more leave $0.9^{150}$
     of the distance; with $\eta = 1/L$ the risk keeps below
-    $2 L \|\theta_0 - \theta^*\|^2 / (t + 1)$, as for every convex function.
+    $2 L \|\theta_0 - \theta^*\|^2 / (t + 1)$, as for every convex function. On a linear model the
+    limit is the `critical_step` of `sharpness`.
 
     Knobs:
         recommended: The standard choice, in units of $1/L$.
@@ -154,6 +175,7 @@ def stable_step(recommended: float = 1.0, limit: float = 2.0, steps: int = 150, 
         bound = 2 * L * start.square().sum() / torch.arange(1, 102)
         yield at_most("risk against $2 L |\\theta_0|^2 / (t + 1)$", f(path), bound, d=d, t=100)
     yield from edges(limit, steps)
+    yield from measured_limit(limit)
     for d in (2, 4):
         for name, f, L, *_ in objectives(d):
             x = 3 * torch.randn(n, d)

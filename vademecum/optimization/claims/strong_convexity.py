@@ -11,6 +11,7 @@ from vademecum.foundations import (
     Box,
     strong_convexity_constant,
 )
+from vademecum.optimization import ProjectedSGD
 from vademecum.optimization.claims._objectives import (
     Function,
     descend,
@@ -117,6 +118,17 @@ def classes(data: str, n: int = 20, d: int = 3) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+def within(f: Function, starts: Tensor, box: Box, eta: float, steps: int = 80) -> Tensor:
+    """The ends of projected gradient descent on a box, each start with a constraint of its own."""
+    runs: list[Tensor] = [nn.Parameter(start.clone()) for start in starts]
+    optimizer = ProjectedSGD([{"params": [x]} for x in runs], eta, box)
+    for _ in range(steps):
+        for x, g in zip(runs, torch.autograd.grad(f(torch.stack(runs)).sum(), runs), strict=True):
+            x.grad = g
+        optimizer.step()
+    return torch.stack(runs).detach()
+
+
 @claim(
     by="sampling",
     sources=("D-049",),
@@ -141,7 +153,7 @@ def unique_minimiser(
     of norm up to 100 ends at one and the same point. With steps $\frac{1.5}L$ the distance of two
     runs shrinks by $\max\{\frac12, 1 - \frac{1.5 \mu}L\}$ a step at least, to 1e-10 after 80
     steps. On a box that
-    does not contain $x^*$ the projected iterates end at one point, too, where
+    does not contain $x^*$ the iterates of `ProjectedSGD` end at one point, too, where
     $\langle \nabla f(x^*), x - x^* \rangle \ge 0$ for all $x$ of the box. The inequality is an
     equality along the flattest direction of a quadratic.
 
@@ -164,9 +176,7 @@ def unique_minimiser(
     least = half * ridge * (points - best).square().sum(1)
     yield at_least("rise above the minimum", f(points) - f(best), least, tol=1e-10)
     box = Box(best[0] + 0.5, best[0] + 2.0)
-    inside = box.project(starts)
-    for _ in range(80):
-        inside = box.project(descend(f, inside, 1.5 / L, 1)[-1])
+    inside = within(f, starts[::4], box, 1.5 / L)
     yield at_most("distance of two ends on a box", torch.pdist(inside), 1e-8, tol=0.0)
     points, best = box.sample(n), inside[:1]
     slope = (gradients_of(f, best) * (points - best)).sum(1)
