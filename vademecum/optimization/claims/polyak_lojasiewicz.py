@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.claims import at_least, at_most, claim, equals, lowest, with_eigenvalues
-from vademecum.optimization import certify_descent
+from vademecum.optimization import certify_descent, pl_constant
+from vademecum.optimization.claims._fractions import half_square, line
 
 LEAST = 0.17553098588
 """The least quotient of the wave, at 2.20171, by a grid of a million points around it."""
@@ -46,7 +47,7 @@ def pl_condition(
 
     *Check.* On a grid of $[-50, 50]$, beyond which $|f'| \ge 2 |x| - 3$ and $f \le x^2 + 3$ give
     quotients above 1.8. A function of two variables whose minimisers are a line is PL as well:
-    $(x + 2 y)^2 / 2$, with $\mu = 5$.
+    $(x + 2 y)^2 / 2$, with $\mu = 5$. `pl_constant` measures quotients of both as those of models.
 
     Knobs:
         mu: The constant that the first function is said to have.
@@ -71,10 +72,15 @@ def pl_condition(
         z = z - wave_slope(z) / 8
     z = torch.stack(path)
     yield at_most("gap along a descent", wave(z), wave_slope(z).square() / (2 * LEAST), tol=1e-12)
-    a, points2 = torch.tensor([1.0, 2.0]), torch.randn(50, 2)
-    values, slopes = (points2 @ a).square() / 2, (points2 @ a)[:, None] * a
-    ratio = slopes.square().sum(1) / (2 * values)
-    yield equals("quotient of a function with a line of minimisers", ratio, 5.0)
+    for theta in (-3.0, 0.5, 2.2):
+        unit, at = line(torch.tensor([theta])), torch.tensor([theta])
+        found = pl_constant(unit, torch.ones(1, 1), loss=lambda z, y: wave(z).sum()).value
+        ratio = wave_slope(at).square() / (2 * wave(at))
+        yield equals("quotient, measured", found, ratio, x=theta)
+    for row in torch.randn(3, 2):
+        x, y = torch.tensor([[1.0, 2.0]]), torch.zeros(1, 1)
+        found = pl_constant(line(row), x, y, loss=half_square).value
+        yield equals("quotient of a function with a line of minimisers", found, 5.0)
 
 
 pl_condition.foil("a constant that is a little too large", mu=0.18)

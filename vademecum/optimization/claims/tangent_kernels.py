@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.claims import at_least, at_most, claim, equals
-from vademecum.gradients import gradient
+from vademecum.optimization import pl_constant
 
 
 class TwoLayers(nn.Module):
@@ -19,6 +19,11 @@ class TwoLayers(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """One number for each row."""
         return (x @ self.w.T).tanh() @ self.a / len(self.a) ** 0.5
+
+
+def half_squares(z: Tensor, y: Tensor) -> Tensor:
+    """The loss."""
+    return (z - y).square().sum() / 2
 
 
 def network_jacobian(w: Tensor, a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,9 +80,10 @@ def pl_overparameterised(
             bounds.append(values[0 if eigenvalue == "least" else -1] * loss)
             halves.append(slope @ slope / 2)
             if step % 20 == 0:
-                g = gradient(TwoLayers(w, a), x, y, loss=lambda z, y: (z - y).square().sum() / 2)
-                quadratic = r @ (J @ J.T) @ r / 2
-                yield equals("half the squared gradient", g @ g / 2, quadratic, t=step)
+                found = pl_constant(TwoLayers(w, a), x, y, loss=half_squares)
+                half = r @ (J @ J.T) @ r / 2
+                yield equals("half the squared gradient", found.squared_norm / 2, half, t=step)
+                yield equals("its ratio to the loss", found.value, half / loss, t=step)
             losses.append(loss)
             least.append(values[0])
             w = w - eta * slope[:-width].view(width, d)
