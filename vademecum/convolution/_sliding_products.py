@@ -6,10 +6,10 @@ $$y[u] = \sum_t h[t]\, x[u - t] , \qquad 0 \le u < n + k - 1 ,$$
 
 along each of the last axes, the others are a batch.
 
-**Direct.** A short kernel goes through torch's layer, which slides the flipped kernel. A long one
-becomes a slab of its Toeplitz matrix: a block of $L$ outputs depends on $L + k - 1$ inputs, so that
-all blocks of a row are one product with an $(L + k - 1) \times L$ matrix; a kernel of several rows
-adds one such product a row.
+**Direct.** A short kernel adds up shifted signals, tap by tap (on a GPU torch's layer does). A long
+one becomes a slab of its Toeplitz matrix: a block of $L$ outputs depends on $L + k - 1$ inputs, so
+that all blocks of a row are one product with an $(L + k - 1) \times L$ matrix; a kernel of several
+rows adds one such product a row.
 
 **Fourier.** A transform of length $N$ wraps $y[u + N]$ onto $y[u]$; the window is right as soon as
 nothing falls into it, $N \ge \max\{e, n + k - 1 - s\}$. A signal much longer than the kernel is cut
@@ -27,25 +27,28 @@ from scipy.fft import next_fast_len
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Window", "by_fft", "by_products", "by_taps", "transform_lengths"]
+__all__ = ["FEW", "Window", "by_fft", "by_products", "by_taps", "slab_width", "transform_lengths"]
 
 Window = Sequence[tuple[int, int]]
 
 _LAYER = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TILE = {1: 2**13, 2: 2**8, 3: 2**6}  # the least length of a tile along each of 1 to 3 axes
 _AT_ONCE = 2**21  # numbers to transform at a time: they stay in the cache, as does their memory
-_FEW = 32  # taps up to which torch's layer is faster than a Toeplitz slab: on one core, 1 to 3 axes
+FEW = 48
+"""Taps up to which adding shifted signals is faster than a slab, on one core with AVX2."""
 
 
 def by_products(x: Tensor, kernel: Tensor, window: Window) -> Tensor:
-    """The window of the full convolution, by products of matrices."""
-    d, flipped = kernel.ndim, kernel.flip(tuple(range(kernel.ndim)))
-    x = _padded(x, kernel, window)
-    if kernel.numel() <= _FEW or x.is_cuda:
+    """The window of the full convolution, by sums of products."""
+    if x.is_cuda:
+        d, flipped = kernel.ndim, kernel.flip(tuple(range(kernel.ndim)))
+        x = _padded(x, kernel, window)
         rows = x.reshape(-1, 1, *x.shape[x.ndim - d :])
         y = _LAYER[d](rows, flipped[None, None])
         return y.reshape(*x.shape[: x.ndim - d], *y.shape[2:])
-    return _by_slabs(x, flipped)
+    if kernel.numel() <= FEW:
+        return by_taps(x, kernel, window)
+    return _by_slabs(_padded(x, kernel, window), kernel.flip(tuple(range(kernel.ndim))))
 
 
 def _padded(x: Tensor, kernel: Tensor, window: Window) -> Tensor:
@@ -55,11 +58,16 @@ def _padded(x: Tensor, kernel: Tensor, window: Window) -> Tensor:
     return F.pad(x, [width for side in sides for width in side])
 
 
+def slab_width(k: int) -> int:
+    """How many outputs a block has, for a kernel of k taps."""
+    return min(max(16, 2 ** (k // 3).bit_length()), 256)
+
+
 def _by_slabs(x: Tensor, h: Tensor) -> Tensor:
     """All complete overlaps of the (flipped) kernel with the signal."""
     d, k = h.ndim, h.shape[-1]
     sizes = [n - m + 1 for n, m in zip(x.shape[x.ndim - d :], h.shape, strict=True)]
-    L = min(max(16, 2 ** (k // 3).bit_length()), 256)
+    L = slab_width(k)
     count = -(-sizes[-1] // L)
     blocks = F.pad(x, (0, count * L + k - 1 - x.shape[-1])).unfold(-1, L + k - 1, L).contiguous()
     at = torch.arange(L + k - 1, device=x.device)[:, None] - torch.arange(L, device=x.device)
@@ -90,9 +98,15 @@ def transform_lengths(n: Sequence[int], k: Sequence[int], window: Window) -> lis
     lengths = []
     for size, taps, (start, stop) in zip(n, k, window, strict=True):
         tile = max(2 ** (8 * taps - 1).bit_length(), _TILE[len(k)])
-        entire = next_fast_len(max(stop, size + taps - 1 - start), real=True)
-        lengths.append(entire if entire <= 2 * tile else tile)
+        entire = _fast_length(max(stop, size + taps - 1 - start))
+        lengths.append(entire if entire <= (tile if len(k) == 1 else 2 * tile) else tile)
     return lengths
+
+
+def _fast_length(n: int) -> int:
+    """A length of at least n without large factors and with many factors 2."""
+    unit = 2 ** max(1, n.bit_length() - 8)
+    return unit * next_fast_len(-(-n // unit), real=True)
 
 
 def by_fft(x: Tensor, kernel: Tensor, window: Window) -> Tensor:
