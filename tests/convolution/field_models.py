@@ -138,6 +138,6 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {  # whose output is the l
     "running sum": (Calls(lambda s, x: s.f(x).cumsum(1), f=nn.Linear(4, 4)), (7, 4)),
     "tokens": (S(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), (5,)),
     "repeated": (Calls(lambda s, x: s.f(x.repeat_interleave(2, 2)), f=nn.Conv1d(1, 1, 3)), (1, 7)),
-    "maximum": (Calls(lambda s, x: torch.maximum(s.f(x), x), f=same(1)), (1, 5, 6)),
+    "smooth maximum": (Calls(lambda s, x: torch.logaddexp(s.f(x), x), f=same(1)), (1, 5, 6)),
 }
 """Modules by name, with the shape of an example."""

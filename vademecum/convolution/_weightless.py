@@ -77,8 +77,9 @@ def run_for_shapes(
             except (RuntimeError, TypeError, IndexError, ValueError) as error:
                 reason = error
         tensors = [*model.parameters(), *model.buffers(), *(t for _, t in named_tensors(given))]
-        if reason is not None and any(t.is_meta for t in tensors):
-            raise _not_taken(given, reason) from reason
+        if any(t.is_meta for t in tensors):
+            missing = reason or ValueError("its values are needed, and it is on the meta device")
+            raise _not_taken(given, missing) from reason
         try:
             found = ModelState(model).run(function, model, map_tensors(given, Tensor.clone))
         except (RuntimeError, TypeError, IndexError) as error:

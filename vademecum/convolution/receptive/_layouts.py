@@ -110,8 +110,9 @@ def _feature_maps(run: Recording) -> Iterator[FeatureMap]:
     if not flat and source.tensor.is_floating_point():
         (channels[source.index],) = set(range(1, ndim)) - set(axes)
     for call in run.calls:
-        for out in call.outputs:
-            if out is None:
+        states = call.name in ("lstm", "gru", "rnn_tanh", "rnn_relu")  # after the outputs
+        for out in call.outputs[:1] if states else call.outputs:
+            if out is None or not out.tensor.is_floating_point():
                 continue
             size = out.tensor.ndim
             at = channels[out.index] = _channels_after(call, out, channels)

@@ -17,7 +17,7 @@ from vademecum.models import Call, Value
 __all__ = ["WINDOWS"]
 
 
-def _each(value: Any, n: int) -> list[int]:
+def _each(value: Any, n: int) -> list[Any]:
     """One number for each axis."""
     if isinstance(value, Sequence):
         return list(value) * (n if len(value) == 1 else 1)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from vademecum.arguments import whole
 from vademecum.convolution._weightless import drawn_input, is_shape, run_for_shapes
+from vademecum.convolution.receptive._adjoint import NoValues
 from vademecum.convolution.receptive._layouts import (
     FeatureMap,
     has_edges,
@@ -40,7 +41,15 @@ from vademecum.convolution.receptive._part_rules import PARTS
 from vademecum.convolution.receptive._probe import Seen, probe
 from vademecum.convolution.receptive._sequence_rules import SEQUENCES
 from vademecum.convolution.receptive._window_rules import WINDOWS
-from vademecum.models import Call, Recording, Value, named_tensors, recorded, refuse_nan
+from vademecum.models import (
+    Call,
+    Recording,
+    Value,
+    named_tensors,
+    recorded,
+    refuse_nan,
+    warn_of_slow_path,
+)
 from vademecum.results import one_line
 
 __all__ = ["ReceptiveField", "receptive_field"]
@@ -125,17 +134,22 @@ def receptive_field(
         ((11, 11), (4, 4), (107, 107), 121)
     """
     shape = is_shape(x)
-    if not shape:
-        refuse_nan(x)
     tensors = [] if shape else [t for _, t in named_tensors(x)]
-    derived = run_for_shapes(
-        model, x, lambda model, x: _derive(model, x, unit), values=has_edges(tensors)
-    )
+    meta = any(t.is_meta for t in tensors)
+    if not shape and not meta:
+        refuse_nan(x)
+    try:
+        run = run_for_shapes(model, x, recorded, values=has_edges(tensors))
+        derived = _derive(run, unit)
+    except NoValues as reason:
+        run = run_for_shapes(model, x, recorded, values=True)
+        derived = _derive(run, unit)
+        warn_of_slow_path("the model ran on real tensors, not on shapes alone", str(reason))
     if derived.unknown is not None:
         raise _without_rule(model, x, derived, generator)
     size, stride, start, mask = _summary(derived)
     seen = None
-    if not shape and not any(t.is_meta for t in tensors):
+    if not shape and not meta:
         seen = probe(
             model, x, derived.unit, derived.at, derived.axes, wanted=mask, generator=generator
         )
@@ -146,8 +160,7 @@ def receptive_field(
     )
 
 
-def _derive(model: nn.Module, x: Any, unit: int | tuple[int, ...] | None) -> _Derived:
-    run = recorded(model, x)
+def _derive(run: Recording, unit: int | tuple[int, ...] | None) -> _Derived:
     source, axes, at = primary(run.sources), source_axes(run), last_feature_map(run)
     place = _place(unit, at)
     need, unknown = _dependence(run, at, place, source)
