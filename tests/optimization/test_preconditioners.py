@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from tests.optimization.test_sharpness import X, Y, dense
 from vademecum.gradients import functional
 from vademecum.models import mlp
-from vademecum.optimization import sharpness
+from vademecum.optimization import HeavyBall, sharpness
 
 
 def quadratic(curvatures) -> tuple[nn.Module, Any, Any, Any]:
@@ -48,6 +48,16 @@ def test_descent_with_momentum_diverges_beyond_the_critical_step(knobs):
     for factor, wanted in ((0.97, False), (1.03, True)):
         lr = factor * step
         assert diverges(net, x, loss, lambda p, lr=lr: torch.optim.SGD(p, lr, **knobs)) is wanted
+
+
+def test_heavy_ball_diverges_beyond_the_critical_step():
+    net, x, _, loss = quadratic([5.0, 2.0, 0.5])
+    first = HeavyBall(net.parameters(), lr=0.1, momentum=0.8)
+    step = sharpness(net, x, loss=loss, preconditioner=first).critical_step
+    assert step == pytest.approx(3.6 / 5)
+    for factor, wanted in ((0.97, False), (1.03, True)):
+        lr = factor * step
+        assert diverges(net, x, loss, lambda p, lr=lr: HeavyBall(p, lr, momentum=0.8)) is wanted
 
 
 def test_adam_diverges_beyond_the_critical_step():

@@ -142,9 +142,10 @@ ERRORS = [
     ({"memory": 7}, "memory must be >= 1240, got 7"),
     ({"v0": torch.zeros(31).double()}, "v0 must not be zero"),
     ({"loss": lambda z, y: z}, "one differentiable number"),
+    ({"loss": lambda z, y: (z * 1e200).square().sum()}, "the Hessian must be finite"),
     ({"preconditioner": ADAM}, r"must have made a step, and has made none for 0.weight"),
-    ({"preconditioner": torch.optim.LBFGS(NET.parameters())}, "one of torch's SGD, .* got LBFGS"),
-    ({"preconditioner": 0.1}, "one of torch's SGD, .* got float"),
+    ({"preconditioner": torch.optim.LBFGS(NET.parameters())}, "one of SGD, .* got LBFGS"),
+    ({"preconditioner": 0.1}, "one of SGD, .* got float"),
     (
         {"preconditioner": torch.optim.SGD(mlp([2, 2]).parameters(), lr=0.1)},
         "preconditioner must hold parameters of model, got none",

@@ -90,6 +90,18 @@ def test_training_goes_on_as_without():
         assert torch.equal(one, other)
 
 
+def test_a_run_that_diverges_goes_on():
+    net = mlp([3, 4, 3], nn.Tanh).double()
+    tracker = SharpnessTracker(net, X, Y)
+    tracker.step()
+    with torch.no_grad():
+        net[0].weight.fill_(math.nan)
+    assert math.isnan(tracker.step() or 0)
+    torch.nn.init.ones_(net[0].weight)
+    tracker.step()
+    assert tracker.history.values.isnan().tolist() == [False, True, False]
+
+
 def test_without_an_optimiser_no_threshold_is_known():
     tracker = SharpnessTracker(mlp([3, 4, 3], nn.Tanh).double(), X, Y)
     assert len(tracker.history.values) == 0

@@ -30,6 +30,7 @@ from torch import Tensor
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from vademecum.gradients.network_function import Functional
+from vademecum.optimization.momentum import HeavyBall
 
 __all__ = ["Preconditioner", "preconditioner_of", "threshold_of"]
 
@@ -63,7 +64,7 @@ def preconditioner_of(optimizer: Any, f: Functional) -> Preconditioner:
     kind = type(optimizer)
     if not isinstance(optimizer, Optimizer) or kind not in _DIAGONALS:
         known = ", ".join(kind.__name__ for kind in _DIAGONALS)
-        raise ValueError(f"preconditioner must be one of torch's {known}, got {kind.__name__}")
+        raise ValueError(f"preconditioner must be one of {known}, got {kind.__name__}")
     names = {id(p): name for name, p in f.parameters.items()}
     scales = {name: torch.zeros_like(p.detach()) for name, p in f.parameters.items()}
     rate, bounds = float(optimizer.param_groups[0]["lr"]), set[float]()
@@ -96,7 +97,7 @@ def threshold_of(optimizer: Optimizer) -> float:
 
 def _state(optimizer: Optimizer, p: Tensor, name: str) -> dict[str, Any]:
     state = optimizer.state.get(p, {})
-    if type(optimizer) is not SGD and not (state and float(state["step"]) > 0):
+    if _DIAGONALS[type(optimizer)] is not _plain and not (state and float(state["step"]) > 0):
         raise ValueError(f"preconditioner must have made a step, and has made none for {name}")
     return state
 
@@ -134,6 +135,7 @@ def _plain(group: Group, state: dict[str, Any], p: Tensor) -> Tensor:
 
 _DIAGONALS: dict[type[Optimizer], Callable[[Group, dict[str, Any], Tensor], Tensor]] = {
     SGD: _plain,
+    HeavyBall: _plain,
     Adagrad: _adagrad,
     RMSprop: _rmsprop,
     Adam: _adam,

@@ -32,10 +32,14 @@ from vademecum.optimization._preconditioners import Preconditioner, precondition
 from vademecum.randomness import given_back
 from vademecum.results import one_line
 
-__all__ = ["Sharpness", "basis_within", "in_full_precision", "sharpness"]
+__all__ = ["NotFinite", "Sharpness", "basis_within", "in_full_precision", "sharpness"]
 
 _BASIS = 26  # vectors that `eigsh` holds by default for one eigenvalue
 _LEAST = 3
+
+
+class NotFinite(ValueError):
+    """Curvature that is NaN or infinite, as that of a run that has diverged."""
 
 
 class Sharpness(NamedTuple):
@@ -93,10 +97,11 @@ def sharpness(
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
-        preconditioner: An optimiser of torch (SGD, Adagrad, RMSprop, Adam, AdamW) that has made
-            steps, whose state is $D$ and whose momentum counts for the critical step; by default
-            plain gradient descent. With groups of different rates the critical step is that of the
-            first one, where the others keep their ratio to it. Weight decay is left out.
+        preconditioner: An optimiser (`HeavyBall`, or torch's SGD, Adagrad, RMSprop, Adam, AdamW)
+            that has made steps, whose state is $D$ and whose momentum counts for the critical step;
+            by default plain gradient descent. With groups of different rates the critical step is
+            that of the first one, where the others keep their ratio to it. Weight decay is left
+            out.
         v0: Where to start, such as the vector found a few steps before; by default at random.
         tol: Stop when the residual is at most `tol` times the largest $|\lambda|$ in sight.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a product.
@@ -110,8 +115,8 @@ def sharpness(
             default its `.logits` if it has such, else all of it.
 
     Raises:
-        ValueError: If there are no parameters, or the loss is not one number; if the optimiser is
-            of another kind, or has made no step yet.
+        ValueError: If there are no parameters, or the loss is not one number, or the Hessian is not
+            finite; if the optimiser is of another kind, or has made no step yet.
 
     References:
         Lewkowycz, Bahri, Dyer, Sohl-Dickstein and Gur-Ari, The large learning rate phase of deep
@@ -132,7 +137,7 @@ def sharpness(
     D = None if preconditioner is None else preconditioner_of(preconditioner, f)
     with given_back(generator):
         found = eigsh(
-            H if D is None else _scaled(H, D), 1, tol=tol, degenerate=False, v0=v0,
+            _scaled(H, D), 1, tol=tol, degenerate=False, v0=v0,
             subspace=basis_within(memory, f.size * f.dtype.itemsize), max_iter=max_iter,
             symmetry_tol=math.inf, generator=generator, progress=progress,
         )  # fmt: skip
@@ -161,10 +166,14 @@ def basis_within(memory: int | None, width: int) -> int:
     return min(_BASIS, whole("memory", memory, low=least) // width - 2)
 
 
-def _scaled(H: LinearOperator, D: Preconditioner) -> LinearOperator:
-    s = D.scale[:, None]
+def _scaled(H: LinearOperator, D: Preconditioner | None) -> LinearOperator:
+    """The Hessian as the optimiser sees it, which says so if it is not finite."""
+    s = 1 if D is None else D.scale[:, None]
 
     def product(v: Tensor) -> Tensor:
-        return s * (H @ (s * v))
+        found = s * (H @ (s * v))
+        if not torch.isfinite(found.sum()):
+            raise NotFinite("the Hessian must be finite, got NaN or infinity: has model diverged?")
+        return found
 
     return LinearOperator(H.shape, product, product, dtype=H.dtype, device=H.device)

@@ -9,6 +9,7 @@ Each value is as exact as `sharpness` makes it. The run itself is as it would be
 is written to parameters, gradients, buffers or random states.
 """
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from torch.optim import Optimizer
 from vademecum.arguments import number, whole
 from vademecum.models import Loss, Output
 from vademecum.optimization._preconditioners import threshold_of
-from vademecum.optimization.sharpest_direction import Sharpness, sharpness
+from vademecum.optimization.sharpest_direction import NotFinite, Sharpness, sharpness
 from vademecum.randomness import given_back, source
 from vademecum.results import one_line
 
@@ -78,7 +79,7 @@ class SharpnessTracker:
             default its `.logits` if it has such, else all of it.
 
     Attributes:
-        last: The last `Sharpness` measured; None before the first.
+        last: The last `Sharpness` measured; None before the first, and for a run that diverged.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
@@ -126,14 +127,19 @@ class SharpnessTracker:
         """Count a step, and measure if it is time: the first call does, then every `every`-th.
 
         Returns:
-            The sharpness, or None where it was not measured.
+            The sharpness, or None where it was not measured; NaN where the run has diverged.
         """
         self._steps += 1
         if (self._steps - 1) % self.every:
             return None
-        found = sharpness(self.model, *self._data, v0=self._start(), **self._knobs)
+        try:
+            found = sharpness(self.model, *self._data, v0=self._start(), **self._knobs)
+        except NotFinite:  # whose business a run that diverges is
+            self._found.append((self._steps, math.nan, math.nan, math.nan))
+            self.last = None
+            return math.nan
         self.last, self._applications = found, self._applications + found.applications
-        bears = float("nan") if self.preconditioner is None else threshold_of(self.preconditioner)
+        bears = math.nan if self.preconditioner is None else threshold_of(self.preconditioner)
         self._found.append((self._steps, found.value, found.residual, bears))
         return found.value
 

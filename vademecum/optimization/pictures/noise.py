@@ -1,4 +1,4 @@
-"""Pictures of this room: the ball of noise in which SGD ends."""
+"""The ball of noise in which stochastic gradient descent ends."""
 
 from typing import Annotated
 
