@@ -33,7 +33,7 @@ Window = Sequence[tuple[int, int]]
 
 _LAYER = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TILE = {1: 2**13, 2: 2**8, 3: 2**6}  # the least length of a tile along each of 1 to 3 axes
-_AT_ONCE = 2**21  # numbers to transform at a time: they stay in the cache, as does their memory
+_AT_ONCE = 2**19  # numbers to transform at a time: they stay in the cache, as does their memory
 FEW = 48
 """Taps up to which adding shifted signals is faster than a slab, on one core with AVX2."""
 
