@@ -17,6 +17,7 @@ from vademecum import (
     ROOMS,
     approximation,
     connectionism,
+    convolution,
     data,
     foundations,
     gradients,
@@ -58,6 +59,12 @@ def noisy(n: int = 30) -> Tensor:
 
 def dropping() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 8), nn.Dropout(), nn.Linear(8, 1)).double().train()
+
+
+def wave() -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return convolution.WaveNet(8, width=4, skip=4, blocks=1, depth=2)
 
 
 def certificate(generator: Source) -> Any:
@@ -158,6 +165,8 @@ CALLS: dict[str, Callable[[Source], Any]] = {
         optimization.CurriculumSampler(X[:, 0], shuffle=True, generator=g)
     ),
     "ImportanceSampler": lambda g: list(optimization.ImportanceSampler(X[:, 0] + 2, generator=g)),
+    # convolution
+    "WaveNet.generate": lambda g: wave().generate(9, generator=g),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

@@ -1,7 +1,14 @@
 """What the course claims of convolutions and of the networks made of them."""
 
-from vademecum.convolution.claims import classic, deep, segmentation, sequences, small_kernels
+from vademecum.convolution.claims import (
+    classic,
+    deep,
+    inception,
+    segmentation,
+    sequences,
+    small_kernels,
+)
 
 __all__ = [
-    "classic", "small_kernels", "deep", "segmentation", "sequences",
+    "classic", "small_kernels", "deep", "segmentation", "sequences", "inception",
 ]  # fmt: skip

@@ -95,7 +95,7 @@ class DenseNet(nn.Module):
 
     def __init__(
         self,
-        depth: Literal[121, 161, 169, 201] = 121,
+        depth: Literal[121, 161, 169, 201],
         num_classes: int = 1000,
         *,
         channels: int = 3,

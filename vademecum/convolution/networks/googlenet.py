@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from vademecum.arguments import choice, number, whole
 from vademecum.convolution.networks._images import check_images
+from vademecum.results import one_line
 
 __all__ = ["GoogLeNet", "GoogLeNetOutput", "InceptionModule"]
 
@@ -31,12 +32,20 @@ MODULES = {
 
 
 class GoogLeNetOutput(NamedTuple):
-    """What GoogLeNet with auxiliary heads gives in training."""
+    """What GoogLeNet with auxiliary heads gives in training.
+
+    Example:
+        >>> net = GoogLeNet(num_classes=5, width=4, auxiliary=True)
+        >>> net(torch.zeros(2, 3, 64, 64)).auxiliary[0].shape
+        torch.Size([2, 5])
+    """
 
     logits: Tensor
     """Those of the network."""
     auxiliary: tuple[Tensor, Tensor]
     """Those of the heads behind the modules 4a and 4d."""
+
+    __repr__ = one_line
 
 
 class InceptionModule(nn.Module):

@@ -103,7 +103,7 @@ class ResNet(nn.Module):
 
     def __init__(
         self,
-        depth: Literal[18, 34, 50, 101, 152] = 50,
+        depth: Literal[18, 34, 50, 101, 152],
         num_classes: int = 1000,
         *,
         channels: int = 3,

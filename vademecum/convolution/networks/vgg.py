@@ -42,7 +42,7 @@ class VGG(nn.Module):
 
     def __init__(
         self,
-        depth: Literal[11, 13, 16, 19] = 16,
+        depth: Literal[11, 13, 16, 19],
         num_classes: int = 1000,
         *,
         channels: int = 3,

@@ -121,7 +121,7 @@ class WaveNet(nn.Module):
                 which is silence.
             condition: The global condition of each sequence, if the network has one.
             temperature: What the logits are divided by; 0 takes the most probable class.
-            generator: The source of random numbers; by default torch's global one.
+            generator: Where random numbers come from; torch's global generator by default.
             progress: Whether to show a progress bar on standard error.
         """
         n = whole("n", n, low=1)
