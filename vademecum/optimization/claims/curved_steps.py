@@ -7,7 +7,7 @@ import scipy.optimize
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import Evidence, at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, complex_step, equals
 from vademecum.gradients import functional, gradient, hvp
 from vademecum.optimization import critical_step
 from vademecum.optimization.claims._objectives import descend, gradients_of
@@ -84,6 +84,8 @@ def gradient_step_expansion(
     for _ in range(draws):
         fit = Fit()
         g = gradient(fit.net, fit.x, fit.y)
+        exact = complex_step(lambda t, fit=fit: fit.risk(t[None])[0], functional(fit.net).theta)
+        yield equals("gradient of a network", g, exact, tol=1e-12)
         turn = g @ hvp(fit.net, fit.x, fit.y, g)
         stated = half * turn / (1.0 if over == "nothing" else g @ g)
         c = fit.along(-g / g.norm()) * g.norm() ** torch.arange(5)

@@ -177,6 +177,7 @@ def unique_minimiser(
     yield at_least("rise above the minimum", f(points) - f(best), least, tol=1e-10)
     box = Box(best[0] + 0.5, best[0] + 2.0)
     inside = within(f, starts[::4], box, 1.5 / L)
+    yield equals("nearest point of the box to an end", box.project(inside), inside, tol=1e-12)
     yield at_most("distance of two ends on a box", torch.pdist(inside), 1e-8, tol=0.0)
     points, best = box.sample(n), inside[:1]
     slope = (gradients_of(f, best) * (points - best)).sum(1)
