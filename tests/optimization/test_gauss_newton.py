@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.gradients.nets import NETS, make
+from tests.gradients.nets import make
 from vademecum.foundations import eigsh, trace
 from vademecum.gradients import functional, hessian
 from vademecum.models import mlp
@@ -33,7 +33,9 @@ def three_factors(net, x, y, loss):
     return J.T @ H @ J
 
 
-@pytest.mark.parametrize("name", sorted(NETS.keys() - {"two precisions", "recurrent"}))
+@pytest.mark.parametrize(
+    "name", ["tied", "words", "norms", "planar", "keywords", "time first", "attention"]
+)
 def test_gauss_newton(name):
     net, x, y = make(name, 3)
     net.train()
@@ -63,7 +65,7 @@ HARD, SOFT = torch.tensor([0, 2, -100, 1, 1]), torch.rand(5, 3).double()
 @pytest.mark.parametrize("y", [HARD, SOFT], ids=["classes", "distributions"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_closed_form_of_the_cross_entropy(name, y):
-    net, x, _ = make("twice")
+    net, x = nn.Linear(2, 3, bias=False).double(), torch.randn(5, 2).double()
     wanted = three_factors(net, x, y, LOSSES[name])
     torch.testing.assert_close(gauss_newton(net, x, y, loss=LOSSES[name]).dense(), wanted, **EXACT)
     f = functional(net)
@@ -72,8 +74,8 @@ def test_the_closed_form_of_the_cross_entropy(name, y):
 
 
 def test_tokens_that_are_padded():
-    net = nn.Sequential(nn.Embedding(7, 4), nn.Tanh(), nn.Linear(4, 7)).double()
-    x = torch.randint(7, (3, 5))
+    net = nn.Sequential(nn.Embedding(4, 2), nn.Tanh(), nn.Linear(2, 4)).double()
+    x = torch.randint(4, (3, 5))
     y = torch.where(torch.rand(3, 5) < 0.4, -100, x.roll(-1, 1))
     for loss in (
         lambda z, y: F.cross_entropy(z.flatten(0, 1), y.flatten()),
@@ -93,7 +95,7 @@ def test_linear_regression():
 
 
 def test_losses_of_any_kind():
-    net, x, _ = make("twice")
+    net, x = mlp([2, 2, 3], nn.Tanh).double(), torch.randn(5, 2).double()
     y = torch.randn(5, 3).double()
     for loss in (F.mse_loss, F.huber_loss, lambda z, y: (z - y).pow(4).sum() ** 0.5):
         wanted = three_factors(net, x, y, loss)

@@ -34,6 +34,7 @@ class MeanProducts:
         y: The targets.
         block: What makes that which multiplies, for inputs and targets.
         value: A mean over examples, to see whether portions of them add up.
+        passing: How many times what the graph keeps is needed at the peak of a product.
         memory: Bytes to use at most; None for no limit.
         progress: Whether to show a progress bar on standard error.
         by_examples: Whether batches count by their examples, whatever the loss.
@@ -47,6 +48,7 @@ class MeanProducts:
         block: Callable[[Any, Any], Block],
         *,
         value: Callable[[Any, Any], Tensor],
+        passing: float,
         memory: int | None = None,
         progress: bool = False,
         by_examples: bool = False,
@@ -56,8 +58,9 @@ class MeanProducts:
         if memory is not None:
             fixed = _VECTORS * theta.numel() * theta.itemsize
             portions = Portions(
-                memory, fixed=fixed, graph=block, value=value, by_examples=by_examples
-            )
+                memory, fixed=fixed, passing=passing, graph=block, value=value,
+                by_examples=by_examples,
+            )  # fmt: skip
         if isinstance(x, DataLoader):
             self._kept = None
         else:

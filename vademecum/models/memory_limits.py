@@ -1,8 +1,8 @@
 r"""How many examples at a time keep to a memory limit, where graphs are made for them.
 
-A graph for $n$ examples keeps about $a + b n$ bytes, and products with it take as much again in
-passing: $b$ is found from the graphs of one example and of three. So the limit is kept as far as an
-estimate goes.
+A graph for $n$ examples keeps about $a + b n$ bytes, where $b$ is found from the graphs of one
+example and of three, and products with it take a multiple of that in passing. So the limit is kept
+as far as an estimate goes.
 
 Portions may be added up only if examples do not influence each other and the loss is a mean over
 them, or one of torch's sums: whether three examples one by one have the loss that they have at once
@@ -23,8 +23,6 @@ from vademecum.models.second_derivatives import weighing
 
 __all__ = ["Portions"]
 
-_PASSING = 1.5  # what a product takes for all that its graph keeps, observed for many kinds of nets
-
 
 class Portions:
     """How many examples of a batch to take at a time.
@@ -32,6 +30,7 @@ class Portions:
     Args:
         memory: The bytes to use at most.
         fixed: The bytes that are needed for any number of examples.
+        passing: How many times what the graph keeps is needed at the peak of a product.
         graph: What makes a graph for inputs and targets, within `twice_differentiable`.
         value: A mean over the examples, whose portions must add up to it.
         by_examples: Whether the mean counts examples, whatever the loss in it.
@@ -42,11 +41,13 @@ class Portions:
         memory: int,
         *,
         fixed: int,
+        passing: float,
         graph: Callable[[Any, Any], Any],
         value: Callable[[Any, Any], Tensor],
         by_examples: bool = False,
     ):
         self._memory, self._fixed = whole("memory", memory, low=1), fixed
+        self._passing = passing
         self._graph, self._value, self._by_examples = graph, value, by_examples
         self._known: dict[Any, int] = {}
 
@@ -79,12 +80,13 @@ class Portions:
             kept.append(sum(found.values()))
             del made
         each = (max(kept) - min(kept)) / (n - 1) if n > 1 else max(kept)
-        return 1 + int(_PASSING * each)
+        return 1 + int(self._passing * each)
 
     def _insist_on_sums(self, x: Any, y: Any) -> None:
         passes = Passes(x, y, portions=lambda x, y: 1)
-        one = float(self._value(x, y).detach())
-        other = float(passes.mean(self._value, by_examples=self._by_examples).detach())
+        with torch.enable_grad():  # so that the loss may insist on a graph
+            one = float(self._value(x, y).detach())
+            other = float(passes.mean(self._value, by_examples=self._by_examples).detach())
         close = torch.finfo(torch.float32).eps ** 0.5
         if abs(one - other) > close * max(abs(one), abs(other)):
             raise Entangled(

@@ -21,7 +21,10 @@ from vademecum.foundations import LinearOperator
 from vademecum.gradients.network_function import Functional
 from vademecum.models import Block, twice_differentiable
 
-__all__ = ["Block", "sandwich", "symmetric"]
+__all__ = ["PASSING", "sandwich", "symmetric"]
+
+PASSING = 2.0
+"""Times what a graph keeps, at the peak: 1.9 for a residual net, a transformer and an MLP."""
 
 
 def sandwich(theta: Tensor, output: Tensor, middle: Callable[[Tensor], Tensor]) -> Block:

@@ -38,7 +38,7 @@ from vademecum.models import (
     twice_differentiable,
 )
 from vademecum.optimization._likelihoods import outer
-from vademecum.optimization._linearised import sandwich, symmetric
+from vademecum.optimization._linearised import PASSING, sandwich, symmetric
 
 __all__ = ["gradient_covariance"]
 
@@ -116,7 +116,15 @@ def gradient_covariance(
         return outputs_at(f, theta.detach(), x).square().mean()
 
     moments = MeanProducts(
-        theta, x, y, block, value=size, memory=memory, progress=progress, by_examples=True
+        theta,
+        x,
+        y,
+        block,
+        value=size,
+        passing=PASSING,
+        memory=memory,
+        progress=progress,
+        by_examples=True,
     )
     mean = cache(partial(moments.mean, slope, theta.detach()))
 

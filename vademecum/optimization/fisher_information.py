@@ -43,7 +43,7 @@ from vademecum.models import (
     twice_differentiable,
 )
 from vademecum.optimization._likelihoods import KNOWN, Likelihood, likelihood_of, outer
-from vademecum.optimization._linearised import sandwich, symmetric
+from vademecum.optimization._linearised import PASSING, sandwich, symmetric
 from vademecum.randomness import source
 
 __all__ = ["fisher"]
@@ -143,7 +143,7 @@ def fisher(
         return sandwich(theta, differentiable_output(known.a), middle)
 
     value = partial(loss_at, f, theta, loss=loss)
-    knobs: Any = {"value": value, "memory": memory, "progress": progress}
+    knobs: Any = {"value": value, "passing": PASSING, "memory": memory, "progress": progress}
     return symmetric(f, MeanProducts(theta, x, y, block, **knobs))
 
 

@@ -33,7 +33,7 @@ from vademecum.models import (
     differentiable_output,
     twice_differentiable,
 )
-from vademecum.optimization._linearised import sandwich, symmetric
+from vademecum.optimization._linearised import PASSING, sandwich, symmetric
 
 __all__ = ["gauss_newton"]
 
@@ -110,5 +110,5 @@ def gauss_newton(
         return sandwich(theta, z, curvature)
 
     value = partial(loss_at, f, theta, loss=loss)
-    knobs: Any = {"value": value, "memory": memory, "progress": progress}
+    knobs: Any = {"value": value, "passing": PASSING, "memory": memory, "progress": progress}
     return symmetric(f, MeanProducts(theta, x, y, block, **knobs))
