@@ -194,8 +194,8 @@ gradient_angle.foil(
     by="identity",
     sources=("D-054",),
     budget=0.5,
-    short=r"\tfrac1L < \eta < \tfrac2L: \quad y_{t+1} = (1 - \eta L)\,y_t,\ 1 - \eta L < 0,"
-    r" \quad x_{t+1} = (1 - \eta \mu)\,x_t",
+    short=r"f = \tfrac12 (\mu x^2 + L y^2),\ \tfrac1L < \eta < \tfrac2L: \quad"
+    r" y_{t+1} = (1 - \eta L)\, y_t,\ 1 - \eta L < 0",
 )
 def zigzag(kappa: float = 100.0, steps: int = 100, etas: tuple[float, ...] = (1.1, 1.5, 1.9)):
     r"""The zigzag in a narrow valley.

@@ -30,8 +30,8 @@ def penalised(x: Tensor, y: Tensor, ridge: float) -> tuple[nn.Linear, Tensor, An
     sources=("A-105", "B-222"),
     budget=0.5,
     full={"n": 1000},
-    short=r"f \text{ convex}, \mu\text{-strongly, } L\text{-smooth} \iff \mu I \preceq"
-    r" \nabla^2 f(x) \preceq L I",
+    short=r"f\ \mu\text{-strongly convex}, L\text{-smooth} \iff"
+    r" \mu I \preceq \nabla^2 f(x) \preceq L I\ \forall x",
 )
 def hessian_bounds(quarter: float = 0.25, factor: float = 1.0, n: int = 10):
     r"""Hessian bounds of smooth strongly convex functions.

@@ -41,7 +41,7 @@ def planted(spectrum: Tensor) -> tuple[Function, Tensor]:
     budget=0.5,
     full={"steps": 300},
     short=r"\theta_{t+1} = \theta_t - \eta \nabla f(\theta_t), \quad"
-    r" H \theta = \nabla f(\theta): \theta_t = (I - \eta H)^t \theta_0",
+    r" \nabla f(\theta) = H \theta: \theta_t = (I - \eta H)^t \theta_0",
 )
 def gradient_descent(
     sign: int = -1, factor: Literal["descent", "flow"] = "descent", steps: int = 30
@@ -147,7 +147,7 @@ def measured_limit(limit: float) -> Iterator[Evidence]:
 def stable_step(recommended: float = 1.0, limit: float = 2.0, steps: int = 150, n: int = 500):
     r"""The stability limit of a constant step.
 
-    On a convex quadratic $\frac12 \theta^\top H \theta$ (or one whose minimum is attained) with
+    On a convex quadratic whose minimum is attained, such as $\frac12 \theta^\top H \theta$, with
     largest curvature $L > 0$ gradient descent converges from every start if and only if
     $0 < \eta < 2/L$; at $\eta = 2/L$ the steepest coordinate flips its sign for ever, and beyond it
     diverges. For any $L$-smooth function every $0 < \eta < 2/L$ decreases $f$ unless the gradient
