@@ -15,7 +15,8 @@ from vademecum.optimization.certificates._objectives import Objective
 
 __all__ = ["least_curvature", "longest_gradient", "most_curvature"]
 
-_FEW = {"pairs": 16, "starts": 4, "steps": 10}  # for one of many terms
+_FEW = {"pairs": 16, "starts": 4, "steps": 10}  # for one of many terms, or many variables
+_MANY = 256  # variables
 
 
 def most_curvature(
@@ -24,7 +25,7 @@ def most_curvature(
     """The largest $L$ found, of the function or of any of its terms."""
     region = _ball(f, optimum)
     if not terms:
-        return smoothness_constant(f.values, region, generator=generator).value
+        return smoothness_constant(f.values, region, generator=generator, **_effort(f)).value
     return max(
         smoothness_constant(
             lambda points, i=i: f.rows(points)[:, i], region, generator=generator, **_FEW
@@ -36,7 +37,7 @@ def most_curvature(
 def least_curvature(f: Objective, optimum: Tensor, *, generator: torch.Generator | None) -> float:
     r"""The least $\mu$ found."""
     region = _ball(f, optimum)
-    found = strong_convexity_constant(f.values, region, generator=generator)
+    found = strong_convexity_constant(f.values, region, generator=generator, **_effort(f))
     if found.value <= 0:
         raise ValueError(
             "f must be strongly convex, got the curvature"
@@ -55,3 +56,7 @@ def longest_gradient(f: Objective, optimum: Tensor) -> float:
 
 def _ball(f: Objective, optimum: Tensor) -> Ball:
     return Ball(optimum, float((f.start - optimum).norm()) or 1.0)
+
+
+def _effort(f: Objective) -> dict[str, int]:
+    return _FEW if len(f.start) > _MANY else {}

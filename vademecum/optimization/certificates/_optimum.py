@@ -34,7 +34,7 @@ def find_minimiser(f: Objective) -> tuple[Tensor, bool]:
         (g,) = torch.autograd.grad(value, x)
         return float(value.detach()), g.double().cpu().numpy()
 
-    options = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
+    options = {"maxiter": 2000, "maxfun": 4000, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
     with torch.enable_grad(), np.errstate(all="ignore"):  # it divides by steps of length 0
         found = minimize(
             both, start.double().cpu().numpy(), jac=True, method="L-BFGS-B", options=options

@@ -43,8 +43,13 @@ class Setting:
 
     @property
     def roundoff(self) -> float:
-        """Of a number to whose size d others were added, relative."""
-        return (len(self.f.start) + 8) * torch.finfo(self.f.start.dtype).eps
+        """Of a value of f, relative: errors of d operations that add up like a random walk."""
+        return (len(self.f.start) ** 0.5 + 8) * self.eps
+
+    @property
+    def eps(self) -> float:
+        """The roundoff of the numbers."""
+        return torch.finfo(self.f.start.dtype).eps
 
 
 def prepared(

@@ -97,7 +97,7 @@ def _insist_on_minimum(setting: Setting, value: float) -> None:
             f"minimum must be the least value of f, got {setting.minimum}, and {-value:.3g} less"
             " was met"
         )
-    if value < -(torch.finfo(setting.f.start.dtype).eps ** 0.5) * setting.facts.gap:
+    if value < -(setting.eps**0.5) * setting.facts.gap:
         setting.estimated.extend({"minimum"} - set(setting.estimated))
 
 
@@ -106,7 +106,7 @@ def _insist_on_quadratic(setting: Setting, x: Tensor, slope: Tensor) -> None:
     wanted = slope + f.turned(f.start, way)
     off = float((f.gradient(x) - wanted).norm())
     size = float(slope.norm()) + setting.facts.L * float(way.norm() + f.start.norm())
-    if off > torch.finfo(x.dtype).eps ** 0.5 * size:
+    if off > setting.eps**0.5 * size:
         raise ValueError(
             "f must be quadratic for heavy_ball, which can cycle for ever on other strongly convex"
             " functions (f' = 25 x below 1, x + 24 up to 2, 25 x - 24 beyond, from 3.3), got a"

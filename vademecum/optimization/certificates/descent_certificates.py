@@ -15,7 +15,7 @@ $f'(x) = 25 x$ below 1, $x + 24$ from 1 to 2 and $25 x - 24$ beyond, which is 1-
 25-smooth, it cycles for ever with the step and momentum that are best on quadratics (Lessard, Recht
 and Packard, 2016).
 
-Deterministic methods: exact up to rounding, f being taken to be computed to $d + 8$ units of
+Deterministic methods: exact up to rounding, f being taken to be computed to $\sqrt d + 8$ units of
 roundoff. Stochastic methods: the gap is a mean over independent runs, with normal intervals for all
 steps at once (Bonferroni), right in the limit of many runs. The claims are `convex_rate`,
 `linear_rate`, `pl_rate`, `stationarity_rate`, `sgd_constant_step`, `interpolation` and
@@ -62,7 +62,7 @@ class DescentCertificate(NamedTuple):
     """What the theorem assumes of f."""
     held: bool | None
     """Whether the bound held at every step; None if that is inconclusive: if it was violated, but
-    constants were estimated, or if intervals reach across it."""
+    constants were estimated, if intervals reach across it, or if it is below rounding."""
     tightness: float
     """The largest ratio of gap and bound from step 1 on; 1 if the bound is attained, more if it is
     violated."""
@@ -216,7 +216,8 @@ def _judged(setting: Setting, samples: Tensor, alpha: float) -> DescentCertifica
         quantile = torch.special.ndtri(torch.tensor(1 - alpha / (2 * len(gap)))).item()
         error = (quantile * samples.std(1) / math.sqrt(samples.shape[1])).nan_to_num(nan=0.0)
     slack = _rounding(setting)
-    held: bool | None = True if bool((gap + error <= bound + slack).all()) else None
+    clear = bool((bound > slack).any())
+    held: bool | None = True if clear and bool((gap + error <= bound + slack).all()) else None
     if bool((gap - error > bound + slack).any()) and not setting.estimated:
         held = False
     ratio = torch.where(bound > slack, gap / bound, torch.where(gap > slack, math.inf, 0.0))
@@ -232,11 +233,14 @@ def _judged(setting: Setting, samples: Tensor, alpha: float) -> DescentCertifica
 
 
 def _rounding(setting: Setting) -> float:
-    """What rounding may add to the gap: of f, or of where the iterates come to rest."""
-    c, eps = setting.facts, setting.roundoff
+    """What rounding may add to the gap: to f itself, or to where the iterates come to rest.
+
+    A step rounds x by eps |x|, and steps contract by 1 - eta mu, so that errors stay below
+    eps |x| / (eta mu); taken eight times for what the gradient adds.
+    """
+    c = setting.facts
     if setting.theorem.measures == "gap":
-        return eps * max(abs(setting.minimum), abs(setting.minimum + c.gap))
-    size = c.distance + (0.0 if setting.optimum is None else float(setting.optimum.norm()))
-    if setting.theorem.measures == "gradient":
-        return (eps * c.L * size) ** 2 if math.isfinite(size) else 0.0
-    return (eps * c.L / c.mu * size) ** 2
+        return setting.roundoff * max(abs(setting.minimum), abs(setting.minimum + c.gap))
+    away = 0.0 if setting.optimum is None else float(setting.optimum.norm())
+    size = 8 * setting.eps * max(float(setting.f.start.norm()), away)
+    return (size * c.L if setting.theorem.measures == "gradient" else size / (c.eta * c.mu)) ** 2
