@@ -190,6 +190,18 @@ def test_other_precisions(dtype):
     assert found.value == pytest.approx(wanted, rel=1e-5 if dtype == torch.float32 else 0.1)
 
 
+@pytest.mark.parametrize("unit", [nn.ReLU, nn.Tanh])
+def test_little_memory_gives_the_same(unit):
+    net = mlp([3, 6, 3], unit).double()
+    wanted = float(dense_hessian(net, X, Y).trace())
+    found = curvature_trace(net, X, Y, memory=2**15, applications=60)
+    assert found.value == pytest.approx(wanted, rel=1e-9)
+    by_layer = layer_curvature(net, X, Y, memory=2**15, applications=100)
+    assert abs(float(by_layer.traces.sum()) - wanted) < 1e-9 + 6 * float(
+        by_layer.standard_errors.sum()
+    )
+
+
 def test_a_loader_is_all_data_at_once():
     loader = DataLoader(TensorDataset(X, Y), batch_size=3, shuffle=True)
     for unit in (nn.ReLU, nn.Tanh):

@@ -60,7 +60,14 @@ class NoRule(ValueError):
 
 
 def exact_traces(
-    f: Functional, x: Any, y: Any, *, loss: Loss | None, hessian: bool, most: int
+    f: Functional,
+    x: Any,
+    y: Any,
+    *,
+    loss: Loss | None,
+    hessian: bool,
+    most: int,
+    memory: int | None = None,
 ) -> Float[Tensor, " parameters"]:
     """The traces of the blocks of all parameters, in the order of `f.parameters`.
 
@@ -71,6 +78,7 @@ def exact_traces(
         loss: A function of outputs and targets with one number for all.
         hessian: Whether the trace is to be that of the Hessian, not just of Gauss-Newton.
         most: The most backward passes to make.
+        memory: Bytes to use at most, as far as an estimate goes.
 
     Raises:
         NoRule: If it cannot be had in this way, or not with so few passes.
@@ -86,8 +94,11 @@ def exact_traces(
     if output[0].numel() > most:
         raise NoRule(f"model must have at most {most} outputs, got {output[0].numel()}")
     q, w = _eigenvectors(output, y, loss)
+    step = plan.step(f.device)
+    if memory is not None:
+        step = min(step, plan.portion(len(q), f.size * f.dtype.itemsize, memory, mapped=False))
     total = torch.zeros(len(f.parameters), dtype=torch.float64, device=f.device)
-    for here in portions_of(slice(0, len(output)), plan.step(f.device)):
+    for here in portions_of(slice(0, len(output)), step):
         found = record(f, plan, x, here)
         if found is None or (hessian and not _is_multilinear(found[0])):
             raise NoRule("the layers' rules do not cover model")

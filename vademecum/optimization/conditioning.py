@@ -27,7 +27,7 @@ from vademecum.foundations import Eigenpairs, eigsh
 from vademecum.gradients import functional, gradient, hessian
 from vademecum.models import Loss, Output
 from vademecum.optimization._forward_loss import loss_without_graph
-from vademecum.optimization.sharpest_direction import in_full_precision
+from vademecum.optimization.sharpest_direction import in_full_precision, rooms
 from vademecum.randomness import given_back
 from vademecum.results import one_line
 
@@ -89,6 +89,7 @@ def condition_number(
     loss: Loss | None = None,
     tol: float | None = None,
     max_iter: int = 2000,
+    memory: int | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
     frozen: bool = True,
@@ -97,8 +98,8 @@ def condition_number(
     r"""The condition number of the loss's Hessian, with its extreme eigenvalues.
 
     The model is taken in evaluation mode, with the parameters that it has now, and never changed.
-    Up to 256 parameters the Hessian is made dense, and all is exact; beyond, ratios above
-    `1 / tol` cannot be told from infinity.
+    Up to 256 parameters the Hessian is made dense, unless memory is limited, and all is exact;
+    else ratios above `1 / tol` cannot be told from infinity.
 
     Args:
         model: Any module in single or double precision.
@@ -112,6 +113,7 @@ def condition_number(
             square root of the machine precision.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a product,
             and each end of the spectrum has as many.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
         generator: Where random numbers come from; torch's global generator by default. Its state
             is given back.
         progress: Whether to show a progress bar on standard error.
@@ -129,18 +131,19 @@ def condition_number(
     """
     f = functional(model, frozen=frozen, output=output)
     in_full_precision(f.dtype)
-    H = hessian(model, x, y, loss=loss, frozen=frozen, output=output)
+    held, left = rooms(memory, f)
+    H = hessian(model, x, y, loss=loss, memory=left, frozen=frozen, output=output)
     solve = partial(
         eigsh, tol=tol, max_iter=max_iter, symmetry_tol=math.inf, degenerate=False,
         generator=generator, progress=progress,
     )  # fmt: skip
     with given_back(generator):
-        if f.size <= _DENSE:
+        if f.size <= _DENSE and memory is None:
             both = solve(H, f.size, subspace=f.size + 2)
             top, low = (_end(both, i) for i in (0, -1))
             used = both.applications
         else:
-            found = [solve(H, 1, which=which) for which in ("largest", "smallest")]
+            found = [solve(H, 1, which=which, subspace=held) for which in ("largest", "smallest")]
             top, low = (_end(each, 0) for each in found)
             used = sum(each.applications for each in found)
     residual, goal = max(top[1], low[1]), torch.finfo(f.dtype).eps * f.size * abs(top[0])

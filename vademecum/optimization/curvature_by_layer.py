@@ -28,7 +28,7 @@ from vademecum.gradients import functional, hessian
 from vademecum.gradients.network_function import Functional
 from vademecum.models import Loss, Output, mean_over_batches
 from vademecum.optimization._exact_traces import NoRule, exact_traces
-from vademecum.optimization.sharpest_direction import in_full_precision
+from vademecum.optimization.sharpest_direction import in_full_precision, rooms
 from vademecum.randomness import given_back, source
 from vademecum.results import one_line
 
@@ -82,6 +82,7 @@ def layer_curvature(
     applications: int = 64,
     tol: float = 1e-3,
     max_iter: int = 1000,
+    memory: int | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
     frozen: bool = True,
@@ -105,6 +106,7 @@ def layer_curvature(
         tol: Stop when a residual is at most `tol` times the largest eigenvalue of its block.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a product,
             and each layer has as many.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
         generator: Where random numbers come from; torch's global generator by default. Its state
             is given back.
         progress: Whether to show a progress bar on standard error.
@@ -130,17 +132,18 @@ def layer_curvature(
     whole("applications", applications, low=2)
     f = functional(model, frozen=frozen, output=output)
     in_full_precision(f.dtype)
-    H = hessian(model, x, y, loss=loss, frozen=frozen, output=output)
+    held, left = rooms(memory, f)
+    H = hessian(model, x, y, loss=loss, memory=left, frozen=frozen, output=output)
     layers = _layers(f)
     solve = partial(
-        eigsh, k=1, tol=tol, max_iter=max_iter, degenerate=False, symmetry_tol=math.inf,
-        generator=generator, progress=progress,
+        eigsh, k=1, tol=tol, subspace=held, max_iter=max_iter, degenerate=False,
+        symmetry_tol=math.inf, generator=generator, progress=progress,
     )  # fmt: skip
     with given_back(generator):
         full = solve(H)
         blocks = [solve(_block(H, here)) for here in layers.values()]
         try:
-            traces = _by_rules(f, x, y, loss, applications)
+            traces = _by_rules(f, x, y, loss, applications, left)
             errors, used = torch.zeros_like(traces), 0
         except NoRule:
             traces, errors = _by_probes(H, list(layers.values()), applications, generator)
@@ -182,9 +185,11 @@ def _block(H: LinearOperator, here: slice) -> LinearOperator:
     return LinearOperator((size, size), product, product, dtype=H.dtype, device=H.device)
 
 
-def _by_rules(f: Functional, x: Any, y: Any, loss: Loss | None, most: int) -> Tensor:
+def _by_rules(
+    f: Functional, x: Any, y: Any, loss: Loss | None, most: int, memory: int | None
+) -> Tensor:
     """The traces of all layers' blocks by the layers' rules."""
-    by_rules = partial(exact_traces, f, loss=loss, hessian=True, most=most)
+    by_rules = partial(exact_traces, f, loss=loss, hessian=True, most=most, memory=memory)
     each = mean_over_batches(x, y, by_rules, device=f.device).to(f.dtype)
     paths = [name.rpartition(".")[0] for name in f.parameters]
     places = {path: i for i, path in enumerate(dict.fromkeys(paths))}

@@ -27,12 +27,13 @@ from torch.optim import Optimizer
 from vademecum.arguments import number, whole
 from vademecum.foundations import LinearOperator, eigsh
 from vademecum.gradients import functional, hessian
+from vademecum.gradients.network_function import Functional
 from vademecum.models import Loss, Output
 from vademecum.optimization._preconditioners import Preconditioner, preconditioner_of
 from vademecum.randomness import given_back
 from vademecum.results import one_line
 
-__all__ = ["NotFinite", "Sharpness", "basis_within", "in_full_precision", "sharpness"]
+__all__ = ["NotFinite", "Sharpness", "in_full_precision", "rooms", "sharpness"]
 
 _BASIS = 26  # vectors that `eigsh` holds by default for one eigenvalue
 _LEAST = 3
@@ -106,7 +107,7 @@ def sharpness(
         tol: Stop when the residual is at most `tol` times the largest $|\lambda|$ in sight.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a product.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
-            It limits the vectors that are held, which are 27 like the parameters by default.
+            Vectors like the parameters, of which 28 are held by default, have half of it at most.
         generator: Where random numbers come from; torch's global generator by default. Its state
             is given back.
         progress: Whether to show a progress bar on standard error.
@@ -133,13 +134,14 @@ def sharpness(
     f = functional(model, frozen=frozen, output=output)
     in_full_precision(f.dtype)
     # The Hessian has its own test of symmetry, at the first product with a model.
-    H = hessian(model, x, y, loss=loss, frozen=frozen, output=output)
+    held, left = rooms(memory, f)
+    H = hessian(model, x, y, loss=loss, memory=left, frozen=frozen, output=output)
     D = None if preconditioner is None else preconditioner_of(preconditioner, f)
     with given_back(generator):
         found = eigsh(
             _scaled(H, D), 1, tol=tol, degenerate=False, v0=v0,
-            subspace=basis_within(memory, f.size * f.dtype.itemsize), max_iter=max_iter,
-            symmetry_tol=math.inf, generator=generator, progress=progress,
+            subspace=held, max_iter=max_iter, symmetry_tol=math.inf, generator=generator,
+            progress=progress,
         )  # fmt: skip
     value, bound = float(found.values[0]), 2.0 if D is None else D.bound
     return Sharpness(
@@ -158,12 +160,13 @@ def in_full_precision(dtype: torch.dtype) -> None:
         raise ValueError(f"model must be in single or double precision, got {dtype}")
 
 
-def basis_within(memory: int | None, width: int) -> int:
-    """How many vectors of so many bytes a Krylov method may hold, beside the one in work."""
+def rooms(memory: int | None, f: Functional) -> tuple[int, int | None]:
+    """How many vectors a Krylov method may hold in half of the memory, and what is left."""
+    width = f.size * f.dtype.itemsize
     if memory is None:
-        return _BASIS
-    least = (_LEAST + 2) * width
-    return min(_BASIS, whole("memory", memory, low=least) // width - 2)
+        return _BASIS, None
+    held = min(_BASIS, whole("memory", memory, low=2 * (_LEAST + 2) * width) // 2 // width - 2)
+    return held, memory - (held + 2) * width
 
 
 def _scaled(H: LinearOperator, D: Preconditioner | None) -> LinearOperator:

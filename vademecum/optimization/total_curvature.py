@@ -63,6 +63,7 @@ def curvature_trace(
     loss: Loss | None = None,
     kind: str = "hessian",
     applications: int = 64,
+    memory: int | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
     frozen: bool = True,
@@ -86,6 +87,8 @@ def curvature_trace(
         kind: "hessian", or "gauss_newton", which is exact for more models.
         applications: The most backward passes, or else the most vectors to apply the matrix to.
             From the number of parameters on, the trace is computed as it stands.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
+            Probes are held on top of it, in blocks of half of the applications.
         generator: Where random numbers come from; torch's global generator by default. Its state
             is given back.
         progress: Whether to show a progress bar on standard error.
@@ -111,11 +114,13 @@ def curvature_trace(
     choice("kind", kind, tuple(KINDS))
     whole("applications", applications, low=4)
     f = functional(model, frozen=frozen, output=output)
-    by_rules = partial(exact_traces, f, loss=loss, hessian=kind == "hessian", most=applications)
+    by_rules = partial(
+        exact_traces, f, loss=loss, hessian=kind == "hessian", most=applications, memory=memory
+    )
     try:
         found = mean_over_batches(x, y, by_rules, device=f.device, progress=progress)
     except NoRule:
-        matrix = KINDS[kind](model, x, y, loss=loss, frozen=frozen, output=output)
+        matrix = KINDS[kind](model, x, y, loss=loss, memory=memory, frozen=frozen, output=output)
         with given_back(generator):
             probed = trace(
                 matrix, applications=applications, generator=generator, progress=progress
