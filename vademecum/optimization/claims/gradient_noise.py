@@ -1,12 +1,14 @@
 """How much gradients of drawn examples vary, one by one and in batches."""
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, product
 
 import torch
 
 from vademecum.claims import at_least, claim, equals, integers, lowest
 from vademecum.gradients import per_example_gradients
+from vademecum.optimization import gradient_covariance
 from vademecum.optimization.claims._fractions import (
     exactly,
     half_square,
@@ -35,7 +37,7 @@ def gradient_variance(correction: int = 0, squared: bool = True, s: int = 6):
     solution.
 
     *Check.* Integer least squares: both expressions by hand, in fractions, and the trace of the
-    covariance of `per_example_gradients`, in one and in three dimensions.
+    covariance that `gradient_covariance` gives, in one and in three dimensions.
 
     Knobs:
         correction: What is subtracted from the divisor $s$ of the first expression.
@@ -57,11 +59,14 @@ def gradient_variance(correction: int = 0, squared: bool = True, s: int = 6):
                 spread = sum(float(v) ** 0.5 for v in sizes) / (s - correction)
             moment = sum(map(square, terms), Fraction(0)) / s - square(full)
             model = line(fit)
-            rows = per_example_gradients(model, x, y[:, None], loss=half_square)
-            found = rows.T.cov(correction=0)
-            found = found.trace() if d > 1 else found
+            C = gradient_covariance(model, x, y[:, None], loss=half_square).dense()
+            outer = [
+                [float(a * b) for b in g] for g in map(partial(less, v=full), terms) for a in g
+            ]
+            exact = torch.tensor(outer).view(s, d, d).mean(0)
             yield equals("variance by deviations", spread, float(moment), **at)
-            yield equals("trace of the covariance", found, float(moment), **at)
+            yield equals("trace of the covariance", C.trace(), float(moment), **at)
+            yield equals("entries of the covariance", C, exact, **at)
             if noise:
                 yield at_least("variance of noisy targets", float(moment), 1 / s, **at)
             else:

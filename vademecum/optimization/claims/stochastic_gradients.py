@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 from scipy.stats import chisquare
-from torch.utils.data import RandomSampler, WeightedRandomSampler
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset, WeightedRandomSampler
 
 from vademecum.claims import claim, consistent, equals, integers, lowest
 from vademecum.gradients import gradient, per_example_gradients
@@ -38,9 +38,10 @@ def sgd(law: Literal["uniform", "proportional"] = "uniform", draws: int = 20_000
     quoted.)
 
     *Check.* On integer least squares the average of torch's step over all choices equals the full
-    step exactly. torch's sampler draws with the frequencies of the law, by a chi-square test. The
-    mean squared distance after one step of `certify_descent`'s SGD agrees with its exact value, to
-    five standard errors of the exact law.
+    step exactly; batches of one from a loader make the steps of the rule. torch's sampler draws
+    with the frequencies of the law, by a chi-square test. The mean squared distance after one step
+    of `certify_descent`'s SGD agrees with its exact value, to five standard errors of the exact
+    law.
 
     Knobs:
         law: With which probabilities examples are drawn: equal ones, or proportional to $i$ without
@@ -66,6 +67,7 @@ def sgd(law: Literal["uniform", "proportional"] = "uniform", draws: int = 20_000
         ]
         whole = [Fraction(t) - g / 4 for t, g in zip(theta.tolist(), mean(slopes(x, y, theta)))]  # noqa: B905
         yield equals("entries of the mean step off the full one", apart(expected, whole), 0, d=d)
+    yield from _in_batches_of_one()
     chances = torch.tensor([float(w) for w in weights])
     sampler = (
         RandomSampler(range(s), replacement=True, num_samples=draws)
@@ -84,6 +86,24 @@ def sgd(law: Literal["uniform", "proportional"] = "uniform", draws: int = 20_000
     exact = float(ends @ chances)
     error = 5 * float(ends.var(correction=0)) ** 0.5 / draws**0.5
     yield equals("mean squared distance after a step", found, exact, tol=error / (1 + exact))
+
+
+def _in_batches_of_one(s: int = 6, d: int = 2, eta: float = 0.1):
+    """Batches of one from a loader of torch, against the rule by hand with the same indices."""
+    x, y = torch.randn(s, d), torch.randn(s)
+    model, theta, seed = line(torch.ones(d)), torch.ones(d), int(torch.randint(99, ()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=eta)
+    dice = torch.Generator().manual_seed(seed)
+    drawn = RandomSampler(range(s), replacement=True, num_samples=20, generator=dice)
+    loader = DataLoader(TensorDataset(x, y[:, None]), batch_size=1, sampler=drawn)
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        half_square(model(inputs), targets).backward()
+        optimizer.step()
+    dice.manual_seed(seed)
+    for i in drawn:
+        theta = theta - eta * (x[i] @ theta - y[i]) * x[i]
+    yield equals("weights after 20 batches of one", model.weight.detach()[0], theta)
 
 
 sgd.foil(

@@ -112,6 +112,7 @@ def sgd_convex_rate(
         error = float((chance @ (f - exact).square()).sqrt()) / runs**0.5
         off = (found.gap[-1] - exact).abs() / (error + 1e-12)
         yield at_most("mean over runs, off the exact one, in standard errors", off, 7.0, T=n)
+        yield equals("gap of the start, certified", found.gap[0], 4 / 3, T=n)
         yield equals("bound, certified", found.bound[-1], bound, T=n)
         t = torch.arange(1, n + 1)
         way = n**0.5 / t + 1 / n**0.5  # R^2 / (2 eta t) + eta G^2 / 2
