@@ -1,6 +1,8 @@
 """Averages of iterates against NumPy's, and models that show them for a while."""
 
 import copy
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -105,6 +107,17 @@ def test_states_go_on():
     assert torch.equal(saved["means"][0], frozen["means"][0])
 
 
+def test_averages_live_as_long_as_the_parameters():
+    model, optimizer, averaging = walked(VALUES)
+    gone = weakref.ref(averaging)
+    del optimizer, averaging
+    gc.collect()
+    assert shown(model) == pytest.approx(VALUES.mean(0))
+    del model
+    gc.collect()
+    assert gone() is None
+
+
 def test_groups_added_later_start_with_their_first_iterate():
     _, optimizer, averaging = walked(VALUES[:2])
     late = nn.Parameter(torch.tensor([5.0]))
@@ -158,7 +171,7 @@ def not_its_own():
 
 
 def another_size():
-    averaging = walked(VALUES)[2]
+    _model, _, averaging = walked(VALUES)
     averaging.load_state_dict({"t": 1, "means": []})
 
 

@@ -12,10 +12,10 @@ Exact up to rounding. The claims are `polyak_averaging`, `averaging_long_steps` 
 """
 
 import copy
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Literal
-from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -69,20 +69,22 @@ class PolyakAveraging:
         if not isinstance(optimizer, torch.optim.Optimizer):
             name = type(optimizer).__name__
             raise ValueError(f"optimizer must be a torch.optim.Optimizer, got {name}")
-        self.optimizer = optimizer
+        self._optimizer = weakref.ref(optimizer)
+        self._name = type(optimizer).__name__
         self.kind = choice("kind", kind, ("uniform", "exponential"))
         self.decay = number("decay", decay, low=0, below=1)
         self.start = whole("start", start, low=0)
         self.t = -self.start
-        self._means: dict[Tensor, Tensor] = {}
+        self._known: dict[int, weakref.ref[Tensor]] = {}
+        self._means: dict[int, Tensor] = {}
         self._shown = False
         optimizer.register_step_pre_hook(self._refuse_while_shown)
         optimizer.register_step_post_hook(self._after_step)
-        _ALL.add(self)
+        self._params()
 
     def __repr__(self) -> str:
         decay = f", decay={self.decay}" if self.kind == "exponential" else ""
-        return f"PolyakAveraging({type(self.optimizer).__name__}, kind={self.kind!r}{decay})"
+        return f"PolyakAveraging({self._name}, kind={self.kind!r}{decay})"
 
     @property
     def weight(self) -> float:
@@ -97,14 +99,14 @@ class PolyakAveraging:
         Args:
             p: A parameter of the optimiser.
         """
-        if p not in self._means:
-            why = "has no average yet" if p in set(self._params()) else "is none of the optimizer's"
+        if not self._has(p):
+            why = "is none of the optimizer's" if id(p) not in self._known else "has no average yet"
             raise ValueError(f"p must be a parameter with an average, got one that {why}")
-        return self._means[p].clone()
+        return self._means[id(p)].clone()
 
     def state_dict(self) -> dict[str, Any]:
         """The averages in the order of the parameters, and how many iterates they hold, copied."""
-        means = [self._means.get(p) for p in self._params()]
+        means = [self._means.get(id(p)) for p in self._params()]
         return copy.deepcopy({"t": self.t, "means": means})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -120,10 +122,21 @@ class PolyakAveraging:
             )
         self.t = state_dict["t"]
         kept = [(p, x) for p, x in zip(params, means, strict=True) if x is not None]
-        self._means = {p: x.detach().to(p.device, _wide(p), copy=True) for p, x in kept}
+        self._means = {id(p): x.detach().to(p.device, _wide(p), copy=True) for p, x in kept}
 
     def _params(self) -> list[Tensor]:
-        return [p for group in self.optimizer.param_groups for p in group["params"]]
+        """The optimiser's parameters, also when it is gone itself."""
+        optimizer = self._optimizer()
+        groups = [] if optimizer is None else optimizer.param_groups
+        for p in (p for group in groups for p in group["params"]):
+            if id(p) not in self._known:
+                self._known[id(p)] = weakref.ref(p)
+                _AVERAGINGS.setdefault(id(p), []).append(self)
+                weakref.finalize(p, _forget, id(p)).atexit = False
+        return [p for known in self._known.values() if (p := known()) is not None]
+
+    def _has(self, p: Tensor) -> bool:
+        return id(p) in self._means and self._known[id(p)]() is p
 
     def _refuse_while_shown(self, *_: Any) -> None:
         if self._shown:
@@ -136,14 +149,21 @@ class PolyakAveraging:
             return
         params = [p for p in self._params() if p.requires_grad]
         for p in params:
-            if p not in self._means:  # at first, or of a group that was added later
-                self._means[p] = p.detach().to(_wide(p), copy=True)
-        means = [self._means[p] for p in params]
-        for mean, p in zip(means, params, strict=True):
-            mean.lerp_(p.to(mean.dtype), self.weight)
+            mean = self._means.get(id(p))
+            if mean is None:  # at first, or of a group that was added later
+                self._means[id(p)] = p.detach().to(_wide(p), copy=True)
+            else:
+                mean.lerp_(p.to(mean.dtype), self.weight)
 
 
-_ALL: "WeakSet[PolyakAveraging]" = WeakSet()
+_AVERAGINGS: dict[int, list[PolyakAveraging]] = {}
+"""Who averages a parameter, by its address, as long as it lives."""
+
+
+def _forget(address: int) -> None:
+    for averaging in _AVERAGINGS.pop(address, []):
+        averaging._known.pop(address, None)
+        averaging._means.pop(address, None)
 
 
 def _wide(p: Tensor) -> torch.dtype:
@@ -161,10 +181,21 @@ def averaged(
         x: Inputs or a `DataLoader` from which batch normalisation takes its statistics anew, with
             all else in evaluation mode; None leaves them as they are.
         by: Whose averages; that of the model's one averaging by default.
+
+    Example:
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        >>> _ = PolyakAveraging(optimizer)
+        >>> for value in (1.0, 3.0):
+        ...     _ = model.weight.data.fill_(value)
+        ...     optimizer.step()
+        >>> with averaged(model):
+        ...     model.weight.item()
+        2.0
     """
     model = unwrapped(model)
     averaging = _averaging_of(model) if by is None else by
-    shown = [(p, averaging.mean(p)) for p in model.parameters() if p in averaging._means]
+    shown = [(p, averaging.mean(p)) for p in model.parameters() if averaging._has(p)]
     if not shown:
         raise ValueError("model must have averages, and no step has been averaged yet")
     before = [(p, p.detach().clone()) for p, _ in shown]
@@ -187,8 +218,8 @@ def _put(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
 
 
 def _averaging_of(model: nn.Module) -> PolyakAveraging:
-    own = set(model.parameters())
-    found = [averaging for averaging in _ALL if not own.isdisjoint(averaging._params())]
+    all_ = [a for p in model.parameters() for a in _AVERAGINGS.get(id(p), ())]
+    found = list(dict.fromkeys(all_))
     if len(found) != 1:
         raise ValueError(
             f"model must be averaged by one PolyakAveraging, got {len(found)}"

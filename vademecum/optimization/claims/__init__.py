@@ -19,6 +19,7 @@ from vademecum.optimization.claims import (
     hessian_bounds,
     lipschitz,
     matrices,
+    momentum_stability,
     nesterov,
     newton,
     noise_balls,
@@ -47,4 +48,7 @@ __all__ = [
     "nesterov", "averaging", "variance_reduction", "sign_descent", "hessian_bounds", "adagrad",
     "adaptive_scaling", "adam", "amsgrad", "matrices", "clipping", "schedules", "example_order",
     "flows", "newton",
+    "momentum_stability", "nesterov", "averaging", "variance_reduction", "sign_descent",
+    "hessian_bounds", "adagrad", "adaptive_scaling", "adam", "amsgrad", "matrices", "clipping",
+    "schedules", "example_order", "flows", "newton",
 ]  # fmt: skip
