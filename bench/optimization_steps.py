@@ -1,7 +1,7 @@
 """Rows of the room `optimization`: steps of optimisers, and SVRG on a logistic regression."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -18,18 +18,17 @@ __all__ = ["rows"]
 
 LAYERS, WIDTH, RATE = 24, 640, 1e-6
 DECAY, GAP = 1e-4, 1e-6
-BATCHES, STEP = (3000, 10, 5), 2.5  # examples a batch, steps a period, periods; the step size
+BATCHES, STEP = (6000, 6, 5), 3.0  # examples a batch, steps a period, periods; the step size
 
 
 def rows(device: torch.device) -> Iterator[Row]:
     SGD = torch.optim.SGD
-    fused = {"torch SGD, fused": partial(SGD, lr=RATE, momentum=0.9, fused=True)}
-    loop = {"torch SGD, foreach": partial(SGD, lr=RATE, momentum=0.9, foreach=True)}
-    yield _steps("HeavyBall", partial(HeavyBall, lr=RATE), fused | loop, 5, device)
-    ahead = {
-        name.replace("SGD", "Nesterov"): partial(make, nesterov=True)
-        for name, make in (fused | loop).items()
+    peers = {
+        "torch SGD, fused": partial(SGD, lr=RATE, momentum=0.9, fused=True),
+        "torch SGD, foreach": partial(SGD, lr=RATE, momentum=0.9, foreach=True),
     }
+    yield _steps("HeavyBall", partial(HeavyBall, lr=RATE), peers, 5, device)
+    ahead = {name: partial(make, nesterov=True) for name, make in peers.items()}
     ours = partial(Nesterov, lr=RATE, momentum=0.9)
     yield _steps("Nesterov", ours, ahead, 5, device)
     yield _steps("SignSGD", partial(SignSGD, lr=RATE), {"the obvious loop": _SignLoop}, 3, device)
@@ -40,7 +39,7 @@ def rows(device: torch.device) -> Iterator[Row]:
 def _steps(
     name: str,
     ours: Callable[..., torch.optim.Optimizer],
-    peers: dict[str, Callable[..., torch.optim.Optimizer]],
+    peers: Mapping[str, Callable[..., torch.optim.Optimizer]],
     streams: int,
     device: torch.device,
 ) -> Row:
@@ -49,7 +48,7 @@ def _steps(
     def stepping(make: Callable[..., torch.optim.Optimizer]) -> Callable[[], list[Tensor]]:
         torch.manual_seed(0)
         model = nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)]).to(device)
-        params = list(model.parameters())
+        params: list[Tensor] = list(model.parameters())
         for p in params:
             p.grad = torch.randn_like(p)
         optimizer = make(params)
