@@ -109,8 +109,12 @@ class Descent(torch.optim.Optimizer):
                 self._has_state(p, group)
 
     def _has_state(self, p: Tensor, group: dict[str, Any]) -> bool:
-        """Whether a parameter is trained; then its state exists afterwards."""
-        if p.requires_grad and p not in self.state and (state := self._new_state(p, group)):
+        """Whether a parameter is trained; then its state exists afterwards.
+
+        So it does for one that was frozen with a gradient, which a step moves as torch's would.
+        """
+        moved = p.requires_grad or p.grad is not None
+        if moved and p not in self.state and (state := self._new_state(p, group)):
             self.state[p] = state
         return p.requires_grad
 

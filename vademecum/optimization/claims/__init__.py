@@ -13,6 +13,7 @@ from vademecum.optimization.claims import (
     curved_steps,
     descent_rates,
     example_order,
+    falling_steps,
     flows,
     gradient_noise,
     heavy_ball,
@@ -24,7 +25,6 @@ from vademecum.optimization.claims import (
     newton,
     noise_balls,
     polyak_lojasiewicz,
-    schedules,
     sign_descent,
     smoothness,
     steepest,
@@ -51,4 +51,6 @@ __all__ = [
     "momentum_stability", "nesterov", "averaging", "variance_reduction", "sign_descent",
     "hessian_bounds", "adagrad", "adaptive_scaling", "adam", "amsgrad", "matrices", "clipping",
     "schedules", "example_order", "flows", "newton",
+    "adaptive_scaling", "adam", "amsgrad", "matrices", "clipping", "falling_steps",
+    "example_order", "flows", "newton",
 ]  # fmt: skip
