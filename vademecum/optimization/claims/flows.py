@@ -54,7 +54,9 @@ def gradient_flow(power: int = 2, scheme: Literal["flow", "Euler"] = "flow"):
         slopes = (exact @ H).norm(dim=1)[1:-1] ** power
         fall = float(T / 2 * (torch.from_numpy(weights) * slopes).sum())
         loss = [float(x @ H @ x / 2) for x in found.x]
-        yield equals("what f loses, against the integral", loss[0] - loss[-1], fall, tol=1e-4 * size**2, d=d)
+        yield equals(
+            "what f loses, against the integral", loss[0] - loss[-1], fall, tol=1e-4 * size**2, d=d
+        )
     t = torch.linspace(0, 0.3, 31)
     found = flow_of(rosenbrock, torch.tensor([-1.2, 1.0]), t, tol=1e-6)
     yield at_most("growth of Rosenbrock's function", found.values.diff(), 1e-6)
