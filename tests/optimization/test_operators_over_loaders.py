@@ -165,7 +165,7 @@ def share(rank: int, file: str, kind: str, found: Any) -> None:
                 made = [gauss_newton(net(), loader(shuffle=shuffle)) @ block]
             except ValueError as error:
                 made = [str(error)]
-        found.put((rank, made))
+        found.put((rank, [a.numpy() if isinstance(a, torch.Tensor) else a for a in made]))
     finally:
         dist.destroy_process_group()
 
@@ -179,12 +179,10 @@ def in_two_processes(kind: str, tmp_path) -> list[Any]:
     for process in run:
         process.start()
     answers = dict(found.get() for _ in run)
-    answers = [
-        [a.clone() if isinstance(a, torch.Tensor) else a for a in answers[r]] for r in (0, 1)
-    ]
     for process in run:
         process.join()
-    return answers
+    return [[torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in answers[r]]
+            for r in (0, 1)]  # fmt: skip
 
 
 def test_two_processes_share_the_batches(tmp_path):
