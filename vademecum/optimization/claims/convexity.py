@@ -86,7 +86,7 @@ def convex_objectives(
         rise = f((x + y) / 2) - (f(x) + f(y)) / 2
         yield at_most("risk half-way less the mean of the ends", rise, 0.0, tol=1e-12, R=name)
         ball = Ball(torch.zeros(d), 3.0)
-        found = convexity_violation(f, ball, chords=64, starts=2, steps=5)
+        found = convexity_violation(f, ball, chords=32, starts=2, steps=4)
         yield equals("violations found of a convex risk", int(found.found), 0, R=name)
     for a, b in ((1.0, 3.0), (-0.5, 2.0), (1.5, 1.5)):
         f, end, swapped = fitted(a, b)
@@ -105,7 +105,7 @@ def convex_objectives(
     f, end, swapped = fitted(1.0, 3.0)
     yield equals("risk half-way between two minimisers", f((end + swapped)[None] / 2), 0.066,
                  tol=5e-4)  # fmt: skip
-    found = convexity_violation(f, Ball(torch.zeros(4), 4.0), chords=256, starts=4, steps=10)
+    found = convexity_violation(f, Ball(torch.zeros(4), 4.0), chords=128, starts=4, steps=6)
     yield at_least("largest gap found of a network", found.gap, 0.05)
 
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.foundations import Ball, smoothness_constant, strong_convexity_constant
-from vademecum.gradients import functional, hessian
-from vademecum.optimization.claims._objectives import gradients_of
+from vademecum.gradients import hessian
+from vademecum.optimization.claims._objectives import gradients_of, logistic
 
 
 def penalised(x: Tensor, y: Tensor, ridge: float) -> tuple[nn.Linear, Tensor, Any]:
@@ -57,7 +57,6 @@ def hessian_bounds(quarter: float = 0.25, factor: float = 1.0, n: int = 10):
         L = ridge + quarter * float(torch.linalg.eigvalsh(x.T @ x)[-1])
         at: dict[str, Any] = {"s": s, "d": d}
         model, inputs, loss = penalised(x, y, ridge)
-        f = functional(model)
         for theta in (torch.zeros(d), *(2 * torch.randn(n, d))):
             with torch.no_grad():
                 model.weight.copy_(theta[None])
@@ -72,7 +71,10 @@ def hessian_bounds(quarter: float = 0.25, factor: float = 1.0, n: int = 10):
                 yield equals("largest eigenvalue at 0", values[-1], L, tol=1e-10, **at)
             if s < d:
                 yield equals("least eigenvalue, few examples", values[0], mu, tol=1e-10, **at)
-        risk = lambda rows, f=f: torch.stack([loss(f(t, inputs), y) for t in rows])  # noqa: B023, E731
+        mean = logistic(x, y, ridge / s)
+        risk = lambda w, f=mean, s=s: s * f(w)  # noqa: E731
+        value = loss(model(inputs), y)
+        yield equals("penalised loss", risk(model.weight.detach()), value, **at)
         a, b = torch.randn(2, n, d)
         square = (a - b).square().sum(1)
         change = gradients_of(risk, a) - gradients_of(risk, b)

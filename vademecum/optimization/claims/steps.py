@@ -171,9 +171,9 @@ def stable_step(recommended: float = 1.0, limit: float = 2.0, steps: int = 150, 
         spectrum = L * torch.linspace(1, 0.1, d)
         f = quadratic(torch.diag(spectrum))
         start = torch.ones(1, d)
-        path = descend(f, start, recommended / L, 100)[:, 0]
-        bound = 2 * L * start.square().sum() / torch.arange(1, 102)
-        yield at_most("risk against $2 L |\\theta_0|^2 / (t + 1)$", f(path), bound, d=d, t=100)
+        path = descend(f, start, recommended / L, 50)[:, 0]
+        bound = 2 * L * start.square().sum() / torch.arange(1, 52)
+        yield at_most("risk against $2 L |\\theta_0|^2 / (t + 1)$", f(path), bound, d=d, t=50)
     yield from edges(limit, steps)
     yield from measured_limit(limit)
     for d in (2, 4):
@@ -225,7 +225,7 @@ def worst_factor(f: Function, d: int, eta: float) -> float:
     r" \min = \tfrac{L - \mu}{L + \mu}",
 )
 def best_constant_step(
-    step: Literal["2/(L+mu)", "1/L", "1/sqrt(L mu)"] = "2/(L+mu)", draws: int = 2
+    step: Literal["2/(L+mu)", "1/L", "1/sqrt(L mu)"] = "2/(L+mu)", draws: int = 1
 ):
     r"""The best constant step on a quadratic.
 
