@@ -50,7 +50,7 @@ def test_intervals_widen_with_confidence_and_narrow_with_runs():
         return float((result.high - result.low)[-1]) / 2
 
     narrow, wide = width(confidence=0.9), width(confidence=0.9999)
-    quantile = torch.special.ndtri(torch.tensor([1 - 0.1 / 12, 1 - 0.0001 / 12]).double())
+    quantile = torch.special.ndtri(torch.tensor([0.1 / 12, 0.0001 / 12], **DOUBLE))
     assert wide / narrow == pytest.approx(float(quantile[1] / quantile[0]))
     assert width(runs=6400) == pytest.approx(width(runs=100) / 8, rel=0.3)
 
@@ -119,3 +119,14 @@ def test_svrg_without_variance_takes_means_of_descents():
     factor = (1 - (1 - eta * a) ** m) / (m * eta * a)
     wanted = a / 2 * (5 * factor ** torch.arange(4, **DOUBLE)).square()
     torch.testing.assert_close(result.gap, wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("method", "more"), [("sgd", {}), ("svrg", {"period": 50})])
+def test_runs_that_diverge_violate_the_bound(method, more):
+    result = certify_descent(
+        lambda x: 50 * (x - torch.tensor([1.0, -1.0]).to(x)).square(), START[:1], method=method,
+        L=1.0, mu=1.0, steps=300, runs=3, minimiser=torch.zeros(1, **DOUBLE), **more,
+    )  # fmt: skip
+    assert result.held is False
+    assert result.gap[-1] == math.inf
+    assert result.tightness == math.inf

@@ -49,8 +49,8 @@ def _of_one(setting: Setting, tick: Callable[[int], None]) -> Tensor:
             least = min(least, square)
             if value > setting.roundoff * abs(setting.minimum):
                 quotient = min(quotient, square / (2 * value))
+        tick(bool(found))  # not for the start
         found.append(least if setting.theorem.measures == "gradient" else value)
-        tick(1)
     if "mu" in setting.estimated and setting.assuming == "pl":
         c.mu = quotient
     first = setting.theorem.first
@@ -124,7 +124,7 @@ def _of_many(
             found.append((points - setting.optimum).square().sum(1))
         else:
             found.append(setting.f.values(points) - setting.minimum)
-            _insist_on_minimum(setting, float(found[-1].nan_to_num(nan=math.inf).min()))
+            _insist_on_minimum(setting, float(found[-1].nan_to_num(nan=0.0).min()))
     return torch.stack(found).double().cpu()
 
 
@@ -146,10 +146,14 @@ def _walks(
     if setting.method == "svrg":
         everything = partial(total, lambda: f.values(x))
         optimizer = SVRG([x], c.eta, c.period, everything, snapshot="average")
+    far = torch.finfo(x.dtype).max ** 0.5
     for t in range(c.steps - c.steps % c.period):
         mean += (x - mean) / (t + 1)
         if t % c.period == 0:
             yield mean if setting.method == "averaged_sgd" else x.detach()
+        if not float(x.abs().max()) < far:  # a run has left all bounds, and stays there
+            x.fill_(math.inf)
+            continue
         drawn = torch.randint(f.count, (runs, 1), **source(generator, x.device)).to(x.device)
         optimizer.step(partial(total, lambda i=drawn: f.rows(x).gather(1, i)))  # pyright: ignore
         tick(1)

@@ -210,11 +210,13 @@ def _judged(setting: Setting, samples: Tensor, alpha: float) -> DescentCertifica
     theorem, c = setting.theorem, setting.facts
     at = theorem.first + torch.arange(len(samples)) * c.period
     bound = theorem.bound(at.double(), c)
-    gap = samples.mean(1).nan_to_num(nan=math.inf)
+    gap = samples.mean(1).nan_to_num(nan=math.inf, posinf=math.inf)
     error = torch.zeros_like(gap)
     if samples.shape[1] > 1:
-        quantile = torch.special.ndtri(torch.tensor(1 - alpha / (2 * len(gap)))).item()
-        error = (quantile * samples.std(1) / math.sqrt(samples.shape[1])).nan_to_num(nan=0.0)
+        tail = torch.tensor(alpha / (2 * len(gap)), dtype=torch.float64)
+        error = (
+            -torch.special.ndtri(tail) * samples.std(1) / math.sqrt(samples.shape[1])
+        ).nan_to_num(nan=0.0)
     slack = _rounding(setting)
     clear = bool((bound > slack).any())
     held: bool | None = True if clear and bool((gap + error <= bound + slack).all()) else None
