@@ -46,11 +46,6 @@ __all__ = [
     "polyak_lojasiewicz", "tangent_kernels", "stochastic_gradients", "gradient_noise",
     "stochastic_steps", "noise_balls", "step_schedules", "stochastic_rates", "heavy_ball",
     "nesterov", "averaging", "variance_reduction", "sign_descent", "hessian_bounds", "adagrad",
-    "adaptive_scaling", "adam", "amsgrad", "matrices", "clipping", "schedules", "example_order",
-    "flows", "newton",
-    "momentum_stability", "nesterov", "averaging", "variance_reduction", "sign_descent",
-    "hessian_bounds", "adagrad", "adaptive_scaling", "adam", "amsgrad", "matrices", "clipping",
-    "schedules", "example_order", "flows", "newton",
-    "adaptive_scaling", "adam", "amsgrad", "matrices", "clipping", "falling_steps",
-    "example_order", "flows", "newton",
+    "adaptive_scaling", "adam", "amsgrad", "matrices", "clipping", "example_order", "flows",
+    "newton", "momentum_stability", "falling_steps",
 ]  # fmt: skip
