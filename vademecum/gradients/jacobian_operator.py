@@ -36,7 +36,7 @@ from vademecum.gradients.network_function import functional
 from vademecum.models import (
     Entangled,
     Output,
-    constant_inputs,
+    bilinear_convolutions,
     differentiable_output,
     refuse_nan,
     replaced,
@@ -98,7 +98,7 @@ class Jacobian(LinearOperator):
     def _graph(self) -> tuple[Tensor, Tensor]:
         """The variable, and the output as a function of it."""
         theta, x = self._f.theta, self._x
-        with torch.enable_grad(), constant_inputs():
+        with torch.enable_grad(), bilinear_convolutions():
             v = self.variable.detach().clone().requires_grad_()
             theta, x = (v, x) if self._wrt == "theta" else (theta, replaced(x, self._wrt, v))
             output = self._f(theta, x)

@@ -37,7 +37,7 @@ from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import Output, chosen_output, differentiable_output
 from vademecum.models.passes import Passes, mean_over_batches
 from vademecum.models.replay import Replay
-from vademecum.models.second_derivatives import constant_inputs, twice_differentiable
+from vademecum.models.second_derivatives import bilinear_convolutions, twice_differentiable
 from vademecum.models.tensors import (
     ModelState,
     aliases,
@@ -53,7 +53,7 @@ __all__ = [
     # a model to begin with, and weights from elsewhere
     "mlp", "load_weights",
     # modes and tensors
-    "ModelState", "aliases", "call_with", "constant_inputs", "evaluation", "insist_on_place",
+    "ModelState", "aliases", "call_with", "bilinear_convolutions", "evaluation", "insist_on_place",
     "named_modules", "tensor_places", "twice_differentiable", "untouched", "unwrapped",
     # inputs, outputs, losses
     "Loss", "LossCall", "LossCalls", "Output", "call_arguments", "chosen_output", "cotangents",

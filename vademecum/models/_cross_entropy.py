@@ -19,7 +19,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 __all__ = ["Terms", "class_axis", "closed", "terms_of"]
@@ -109,10 +108,13 @@ class _CrossEntropy(Function):
     """The loss."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, terms: Terms) -> Tensor:
-        ctx.save_for_backward(z)
-        ctx.terms = terms
+    def forward(z: Tensor, terms: Terms) -> Tensor:
         return terms.loss(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        z, ctx.terms = inputs
+        ctx.save_for_backward(z)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -123,21 +125,24 @@ class _Slope(Function):
     """Its gradient in the logits, times what came back to the loss."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, back: Tensor, terms: Terms) -> Tensor:
-        ctx.save_for_backward(z, back)
-        ctx.terms = terms
+    def forward(z: Tensor, back: Tensor, terms: Terms) -> Tensor:
         return terms.slope(z, back)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        z, back, ctx.terms = inputs
+        ctx.save_for_backward(z, back)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
         (z, back), (u,), terms = ctx.saved_tensors, gradients, ctx.terms
+        if torch.is_grad_enabled():
+            raise RuntimeError("loss must be differentiated twice at most, and this is once more")
         to_z = to_back = None
         if ctx.needs_input_grad[0]:
             axis, p = class_axis(z), z.softmax(class_axis(z))
-            to_z = u - (p * u).sum(axis, keepdim=True)
-            to_z *= p
-            to_z *= (terms.divided(z, back) * terms.masses(z)).unsqueeze(axis)
+            to_z = p * (u - (p * u).sum(axis, keepdim=True))
+            to_z = to_z * (terms.divided(z, back) * terms.masses(z)).unsqueeze(axis)
         if ctx.needs_input_grad[1]:
             along = u * terms.slope(z, torch.ones_like(back))
             to_back = along.sum(class_axis(z)) if terms.reduction == "none" else along.sum()

@@ -1,14 +1,17 @@
-r"""Convolutions of data, which nobody differentiates in, without the cost of doing so.
+r"""Convolutions whose second derivatives cost what is asked for, and no more.
 
-A convolution $z = x * w$ is linear in the kernel $w$. Let $C_x: w \mapsto x * w$; then the gradient
-in $w$ is $C_x^T \bar z$, and a second derivative needs $C_x$ and $C_x^T$ again. torch's second
-backward pass of a convolution also forms the derivative in $x$ if nothing asks for it, which for a
-first layer can cost as much as all the rest. The pair of operations here does not: each is the
-other's backward pass, for derivatives of any order.
+A convolution $z = C(x, w)$ is linear in the input $x$ and in the kernel $w$. With the gradients
+$X(\bar z, w)$ in the one and $W(x, \bar z)$ in the other, all three are bilinear, and each one's
+derivatives are the two others:
 
-Within `constant_inputs()` they stand in for torch's convolutions whose input requires no gradient.
-The numbers are the same up to rounding. Within `twice_differentiable()`, moreover, checkpoints are
-refused, since what they compute again has no second derivative.
+$$\langle \bar z, C(x, w) \rangle = \langle X(\bar z, w), x \rangle
+= \langle W(x, \bar z), w \rangle.$$
+
+torch's second backward pass of a convolution forms all derivatives even if nothing asks for most of
+them: in the data that a first layer sees, or in $x$ and $w$ where only $J v$ is wanted. These
+operations do not, for derivatives of any order. Within `bilinear_convolutions()` they stand in for
+torch's. The numbers are the same up to rounding. Within `twice_differentiable()`, moreover,
+checkpoints are refused, since what they compute again has no second derivative.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +25,7 @@ from torch.autograd import Function
 from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["constant_inputs", "twice_differentiable", "weighing"]
+__all__ = ["bilinear_convolutions", "twice_differentiable", "weighing"]
 
 Weights = dict[int, int]
 _SCALES: ContextVar[Weights | None] = ContextVar("scales", default=None)
@@ -32,49 +35,81 @@ Layout = tuple[list[int], list[int], list[int], int]  # stride, padding, dilatio
 
 
 class _Convolution(Function):
-    """C_x w."""
+    """C(x, w)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, layout: Layout) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.layout, ctx.shape = layout, w.shape
+        ctx.save_for_backward(x, w)
+        ctx.layout = layout
         stride, padding, dilation, groups = layout
         zero = [0] * len(stride)
         return torch.convolution(x, w, None, stride, padding, dilation, False, zero, groups)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return None, _Correlation.apply(*ctx.saved_tensors, *gradients, ctx.shape, ctx.layout), None
+        (x, w), (z,), (to_x, to_w, _) = ctx.saved_tensors, gradients, ctx.needs_input_grad
+        return (
+            _InInput.apply(z, w, x.shape, ctx.layout) if to_x else None,
+            _InKernel.apply(x, z, w.shape, ctx.layout) if to_w else None,
+            None,
+        )
 
 
-class _Correlation(Function):
-    """C_x^T z."""
+class _InInput(Function):
+    """X(z, w)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, z: Tensor, shape: torch.Size, layout: Layout) -> Tensor:
-        ctx.save_for_backward(x)
+    def forward(ctx: Any, z: Tensor, w: Tensor, shape: torch.Size, layout: Layout) -> Tensor:
+        ctx.save_for_backward(z, w)
         ctx.layout = layout
-        stride, padding, dilation, groups = layout
-        zero = [0] * len(stride)
-        return torch.ops.aten.convolution_backward(
-            z, x, z.new_empty(1).expand(shape), None, stride, padding, dilation, False, zero,
-            groups, (False, True, False),
-        )[1]  # fmt: skip
+        return _gradient(z, z.new_empty(1).expand(shape), w, layout, 0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return None, _Convolution.apply(*ctx.saved_tensors, *gradients, ctx.layout), None, None
+        (z, w), (x,), (to_z, to_w, *_) = ctx.saved_tensors, gradients, ctx.needs_input_grad
+        return (
+            _Convolution.apply(x, w, ctx.layout) if to_z else None,
+            _InKernel.apply(x, z, w.shape, ctx.layout) if to_w else None,
+            *(None, None),
+        )
 
 
-class constant_inputs(TorchFunctionMode):
-    """A context in which convolutions of constants are cheap to differentiate twice."""
+class _InKernel(Function):
+    """W(x, z)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, z: Tensor, shape: torch.Size, layout: Layout) -> Tensor:
+        ctx.save_for_backward(x, z)
+        ctx.layout = layout
+        return _gradient(z, x, z.new_empty(1).expand(shape), layout, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (x, z), (w,), (to_x, to_z, *_) = ctx.saved_tensors, gradients, ctx.needs_input_grad
+        return (
+            _InInput.apply(z, w, x.shape, ctx.layout) if to_x else None,
+            _Convolution.apply(x, w, ctx.layout) if to_z else None,
+            *(None, None),
+        )
+
+
+def _gradient(z: Tensor, x: Tensor, w: Tensor, layout: Layout, which: int) -> Tensor:
+    stride, padding, dilation, groups = layout
+    zero, wanted = [0] * len(stride), (which == 0, which == 1, False)
+    return torch.ops.aten.convolution_backward(
+        z, x, w, None, stride, padding, dilation, False, zero, groups, wanted
+    )[which]
+
+
+class bilinear_convolutions(TorchFunctionMode):
+    """A context in which convolutions are cheap to differentiate twice."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Replace a convolution whose input requires no gradient."""
+        """Replace a convolution."""
         axes = _CONVOLUTIONS.get(func)
-        if axes is None or kwargs or args[0].requires_grad or args[0].ndim != axes + 2:
+        if axes is None or kwargs or args[0].ndim != axes + 2:
             return func(*args, **(kwargs or {}))
         defaults: tuple[Any, ...] = (None, 1, 0, 1, 1)
         x, w, b, stride, padding, dilation, groups = (*args, *defaults[len(args) - 2 :])
@@ -92,7 +127,7 @@ def twice_differentiable() -> Iterator[None]:
     hooks: AbstractContextManager[None] = (
         disable_saved_tensors_hooks(_CHECKPOINTS) if scales is None else _weighed(scales)
     )
-    with torch.enable_grad(), constant_inputs(), hooks:
+    with torch.enable_grad(), bilinear_convolutions(), hooks:
         yield
 
 
