@@ -106,7 +106,7 @@ def convex_objectives(
     yield equals("risk half-way between two minimisers", f((end + swapped)[None] / 2), 0.066,
                  tol=5e-4)  # fmt: skip
     found = convexity_violation(f, Ball(torch.zeros(4), 4.0), chords=128, starts=4, steps=6)
-    yield at_least("largest gap found of a network", found.gap, 0.05)
+    yield at_least("largest gap found of a network", found.gap, 0.05)  # observed: above 1
 
 
 convex_objectives.foil("a network with a hidden layer", convex=("two tanh units",))
