@@ -199,6 +199,19 @@ def test_tokens():
     assert found.left == 0
 
 
+def test_masks_beside_tokens_stay():
+    def forward(self: Any, ids: Tensor, mask: Tensor) -> Tensor:
+        return self.g(self.f(ids) * mask[..., None])[0]
+
+    model = Calls(forward, f=nn.Embedding(10, 4), g=nn.LSTM(4, 3, batch_first=True))
+    mask = torch.ones(2, 7)
+    mask[:, 1] = 0.0
+    found = receptive_field(model, (torch.randint(10, (2, 7)), mask), unit=3)
+    assert found.mask.tolist() == [True] * 4 + [False] * 3
+    assert found.measured is not None
+    assert found.measured.tolist() == [True, False, True, True] + [False] * 3
+
+
 def test_layers_after_the_last_map_do_not_count():
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 5))
     found = receptive_field(model, (1, 8, 8))
@@ -212,7 +225,7 @@ def test_without_a_map_units_are_outputs():
 
 def test_what_is_left_is_said():
     model = nn.Sequential(nn.Conv1d(1, 1, 3), nn.ReLU(), nn.Conv1d(1, 1, 3))
-    nn.init.constant_(model[0].bias, -100.0)  # dead for every draw
+    model[0].bias.data.fill_(-100.0)  # dead for every draw  # pyright: ignore
     found = receptive_field(model, torch.randn(1, 1, 9))
     assert int(found.mask.sum()) == 5
     assert found.left == 5
@@ -271,7 +284,8 @@ def test_draw_receptive_field():
     assert shown is not None
     assert (shown > 0).sum() == 9
     figure = draw_receptive_field(receptive_field(nn.Conv1d(1, 1, 3, dilation=2), (1, 9)))
-    assert [bar.get_height() for bar in figure.axes[0].patches] == [0, 0, 1, 0, 1, 0, 1, 0, 0]
+    heights = [bar.get_height() for bar in figure.axes[0].patches]  # pyright: ignore
+    assert heights == [0, 0, 1, 0, 1, 0, 1, 0, 0]
     figure = draw_receptive_field(receptive_field(nn.Conv3d(1, 1, 3), (1, 5, 6, 7)))
     assert figure.axes[0].get_title() == "size 3 x 3 x 3, stride 1 x 1 x 1"
 

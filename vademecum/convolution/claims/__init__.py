@@ -11,4 +11,19 @@ from vademecum.convolution.claims import (
 
 __all__ = [
     "classic", "small_kernels", "deep", "segmentation", "sequences", "inception",
+    along_time,
+    arithmetic,
+    classic,
+    deep,
+    fields,
+    kernel_gradients,
+    segmentation,
+    sequences,
+    small_kernels,
+    stages,
+)
+
+__all__ = [
+    "fields", "stages", "kernel_gradients", "arithmetic", "along_time", "classic",
+    "small_kernels", "deep", "segmentation", "sequences",
 ]  # fmt: skip

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from vademecum.convolution.receptive._moving_rules import axes_after, works_entrywise
 from vademecum.models import Call, Recording, Value
 
-__all__ = ["FeatureMap", "has_edges", "last_feature_map", "primary", "source_axes"]
+__all__ = ["FeatureMap", "has_edges", "last_feature_map", "source_axes"]
 
 _FIRST = ("conv", "batch_norm", "max_pool", "avg_pool", "lp_pool", "adaptive", "group_norm",
           "instance_norm", "local_response", "interpolate", "upsample", "pad", "pixel")  # fmt: skip
@@ -39,22 +40,16 @@ class FeatureMap(NamedTuple):
         return tuple(self.value.tensor.shape[a] for a in self.axes)
 
 
-def primary(sources: list[Value]) -> Value:
-    """The input in which fields are looked at: the first of real numbers, or else the first."""
-    real = [v for v in sources if v.tensor.is_floating_point()]
-    return (real or sources)[0]
-
-
 def has_edges(tensors: list[Tensor]) -> bool:
-    """Whether inputs are the nodes of a graph, with pairs of their indices beside them."""
-    whole = [t for t in tensors if not t.is_floating_point() and not t.is_complex()]
-    nodes = [t for t in tensors if t.is_floating_point()]
-    return bool(nodes) and nodes[0].ndim == 2 and any(t.ndim == 2 and len(t) == 2 for t in whole)
+    """Whether inputs begin with the nodes of a graph, and have pairs of their indices after them."""
+    if not tensors or tensors[0].ndim != 2 or not tensors[0].is_floating_point():
+        return False
+    return any(t.dtype == torch.long and t.ndim == 2 and len(t) == 2 for t in tensors[1:])
 
 
 def source_axes(run: Recording) -> tuple[int, ...]:
     """The axes of the input along which its positions lie."""
-    source = primary(run.sources)
+    source = run.sources[0]
     ndim = source.tensor.ndim
     if has_edges([v.tensor for v in run.sources]):
         return (0,)
@@ -103,7 +98,7 @@ def last_feature_map(run: Recording) -> FeatureMap:
 
 
 def _feature_maps(run: Recording) -> Iterator[FeatureMap]:
-    source, axes = primary(run.sources), source_axes(run)
+    source, axes = run.sources[0], source_axes(run)
     ndim = source.tensor.ndim
     graph, flat = axes == (0,), ndim == 2 and source.tensor.is_floating_point()
     channels: dict[int, int | None] = {}

@@ -10,6 +10,7 @@ units are switched off, and max pooling has losers; so it is repeated until noth
 Double precision, since at the rim of a deep network's field gradients are tiny.
 """
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -50,7 +51,8 @@ def probe(
 
     Args:
         model: The module.
-        x: An input, which is the first draw; the others have its mean and its deviation.
+        x: An input, which is the first draw; the others have its mean and its deviation, or are
+            permutations of whole numbers.
         unit: The position of the unit.
         at: The feature map that it is in.
         axes: The axes of the input that are positions.
@@ -84,53 +86,50 @@ class _Chance:
         return torch.randn(like.shape, dtype=torch.float64, **where).to(like.device)
 
     def input(self, x: Any) -> Any:
-        """The input in double precision, or one like it; indices of edges stay."""
-        real = any(t.is_floating_point() for _, t in named_tensors(x))
-        return map_tensors(x, lambda t: self._like(t, real=real))
+        """The input in double precision, another one at its place if that is wanted."""
+        looked_at = next(t for _, t in named_tensors(x))
+        return map_tensors(x, lambda t: self._like(t) if t is looked_at else _kept(t))
 
-    def _like(self, t: Tensor, *, real: bool) -> Tensor:
+    def _like(self, t: Tensor) -> Tensor:
         if t.is_floating_point():
             t = t.detach().double()
             if self.again:
                 scale = t.std(correction=0)
                 t = t.mean() + torch.where(scale > 0, scale, 1.0) * self.normal(t)
             return t.clone().requires_grad_()
-        if self.again and not real and t.dtype != torch.bool:
+        if self.again:
             order = torch.randperm(t.numel(), **source(self.generator, t.device)).to(t.device)
             return t.flatten()[order].view_as(t)
         return t.clone()
+
+
+def _kept(t: Tensor) -> Tensor:
+    return t.detach().to(torch.float64 if t.is_floating_point() else None, copy=True)
 
 
 def _squares(
     model: nn.Module, x: Any, unit: tuple[int, ...], at: FeatureMap, chance: _Chance
 ) -> Tensor:
     """Squares of the gradients at the input, or where whole numbers become vectors."""
-    tensors = [t for _, t in named_tensors(x)]
-    real = [t for t in tensors if t.is_floating_point()]
-    leaves = _Vectors(tensors[0])
-    if real:
+    given = next(t for _, t in named_tensors(x))
+    leaves = _Vectors(given)
+    with nullcontext() if given.is_floating_point() else leaves:
         run = recorded(model, x)
-    else:
-        with leaves:
-            run = recorded(model, x)
-    made = [v.tensor for call in run.calls for v in call.outputs if v is not None]
-    index = {v.index: v.tensor for call in run.calls for v in call.outputs if v is not None}
-    y = index.get(at.value.index, made[-1])
+    y = next(v.tensor for call in run.calls for v in call.outputs
+             if v is not None and v.index == at.value.index)  # fmt: skip
     place: list[Any] = [slice(None)] * y.ndim
     place[0] = 0
     for axis, i in zip(at.axes, unit, strict=True):
         place[axis] = i
     u = y[tuple(place)]
-    inputs = real[:1] or leaves.found
+    inputs = [given] if given.is_floating_point() else leaves.found
+    total = torch.zeros(given.shape, dtype=torch.float64, device=given.device)
     if not u.requires_grad or not inputs:
-        return torch.zeros((real or tensors)[0].shape, dtype=torch.float64)
+        return total
     grads = torch.autograd.grad(u, inputs, chance.normal(u).to(u.dtype), allow_unused=True)
-    if real:
-        return torch.zeros_like(real[0]) if grads[0] is None else grads[0].square().detach()
-    total = torch.zeros(tensors[0].shape, dtype=torch.float64, device=u.device)
     for g in grads:
         if g is not None and g.numel() % total.numel() == 0:
-            total += g.square().reshape(*total.shape, -1).sum(-1)
+            total += g.detach().square().reshape(*total.shape, -1).sum(-1)
     return total
 
 

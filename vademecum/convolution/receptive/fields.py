@@ -31,7 +31,6 @@ from vademecum.convolution.receptive._layouts import (
     FeatureMap,
     has_edges,
     last_feature_map,
-    primary,
     source_axes,
 )
 from vademecum.convolution.receptive._mixing_rules import MIXES
@@ -118,7 +117,8 @@ def receptive_field(
     Args:
         model: Any module, taken in evaluation mode.
         x: An input, or the shape of one example without the batch. With a shape nothing is
-            computed or measured, and the model may be on the meta device.
+            computed or measured, and the model may be on the meta device. Of several tensors the
+            first is looked at; if edges come after it (pairs of indices), its rows are nodes.
         unit: The position of the unit in the last feature map with more than one position; by
             default the one in the middle. All its channels count.
         generator: Where random numbers come from; torch's global generator by default.
@@ -161,7 +161,7 @@ def receptive_field(
 
 
 def _derive(run: Recording, unit: int | tuple[int, ...] | None) -> _Derived:
-    source, axes, at = primary(run.sources), source_axes(run), last_feature_map(run)
+    source, axes, at = run.sources[0], source_axes(run), last_feature_map(run)
     place = _place(unit, at)
     need, unknown = _dependence(run, at, place, source)
     return _Derived(at, place, axes, need, tuple(source.tensor.shape), unknown)
