@@ -148,8 +148,8 @@ def summable_steps(limit: float = 0.5, steps: int = 200):
             yield equals("what is left after T steps, less its closed form", float(gap), 0.0,
                          tol=0.0, T=T, power=power)  # fmt: skip
     # (T + 2) / (2 T + 2) is 1 / (2 T + 2) above its limit.
-    end = float(left_over(2, steps))
-    yield equals("where the summable schedule stops", end, limit, tol=0.5 / (steps + 1))
+    end = left_over(2, steps) - Fraction(1, 2 * (steps + 1))
+    yield equals("where the summable schedule stops", float(end), limit, tol=1e-15)
     for power, far in ((2, False), (1, True)):
         x = nn.Parameter(torch.tensor([3.0, -8.0]))
         optimizer = torch.optim.SGD([x])
