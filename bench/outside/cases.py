@@ -20,10 +20,10 @@ KINKS = (
     *("local_affine_map", "activation_pattern", "linear_regions", "certify_regions"),
     *("regions_along", "dead_units", "dc_split"),
 )
-EXAMPLES: tuple[str, ...] = ("per_example_gradients", "gradient_norms")
+EXAMPLES: tuple[str, ...] = ("per_example_gradients", "gradient_norms", "gradient_noise")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
-    *("spectral_density", *EXAMPLES),
+    *("spectral_density", "sharpness", "curvature_trace", "critical_step", *EXAMPLES),
 )
 
 

@@ -25,6 +25,7 @@ import torch
 import vademecum
 from bench.outside.cases import EXAMPLES, KINKS, Case, Subject
 from bench.outside.derivatives import DERIVATIVES
+from bench.outside.measures import MEASURES
 from bench.outside.oracles import Oracle
 from bench.outside.pieces import PIECES
 from bench.outside.state import can_be_saved, differences, own_output, state_of
@@ -32,7 +33,7 @@ from vademecum.models import SlowPathWarning
 
 __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
-INSTRUMENTS = {**DERIVATIVES, **PIECES}
+INSTRUMENTS = {**DERIVATIVES, **MEASURES, **PIECES}
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"
 """The column for what a model does when all instruments have asked it."""
