@@ -18,6 +18,7 @@ __all__ = ["race"]
 START = (1.0, 1.0)
 STYLES = {"descent": ("C0", "-"), "heavy ball": ("C1", "--"), "Nesterov": ("C2", "-.")}
 LEAST = 1e-14
+SHOWN = 80  # steps in the plane: what follows lies upon each other
 
 
 class Run(NamedTuple):
@@ -109,11 +110,11 @@ def gap(x: np.ndarray, curvatures: np.ndarray) -> float:
 def draw_plane(axes: Axes, runs: dict[str, Run], curvatures: np.ndarray) -> None:
     """The paths over the level lines."""
     reach = 1.3
-    side = np.linspace(-reach, reach, 80)
+    side = np.linspace(-reach, reach, 50)
     height = np.sqrt(curvatures[0] * side**2 + curvatures[1] * side[:, None] ** 2)
     axes.contour(side, side, height, levels=8, colors=GREY, linewidths=0.4)
     for name, (color, line) in STYLES.items():
-        path = runs[name].path
+        path = runs[name].path[:SHOWN]
         lost = np.flatnonzero(abs(path).max(1) > 2 * reach)
         path = path[: lost[0] + 1] if len(lost) else path
         axes.plot(*path.T, line, lw=1, marker=".", ms=4, color=color, alpha=0.8)
