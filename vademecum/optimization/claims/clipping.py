@@ -142,8 +142,8 @@ def cliffs(power: float = 0.0, edge: float = 0.25, points: int = 20_001):
 
     *Proof.* $\mathcal R_s' = h\, [\sigma(s x) - \sigma(s (x - 1))]$, so $\mathcal R_s''(0) = h s\,
     \sigma'(0) = h s / 4$ up to $h s\, e^{-s}$, and the step from 0.5 to 0.3 has the error $\frac hs
-    e^{-0.3 s}$ up to a factor $1 + O(s e^{-0.2 s})$. The step from 0.1 to $-0.2$ crosses the edge and misses
-    $0.2\, h$. Checked for $h = 5$ and 5000.
+    e^{-0.3 s}$ up to a factor $1 + O(s e^{-0.2 s})$. The step from 0.1 to $-0.2$ crosses the edge
+    and misses $0.2\, h$. Checked for $h = 5$ and 5000.
 
     Knobs:
         power: With which power of the slope the relative error on the face grows.
