@@ -89,7 +89,7 @@ def gradient_clipping(clip: Clip = by_norm, n: int = 100):
             if limit < math.inf:
                 clip(x, limit)
             with torch.no_grad():
-                x -= eta * x.grad
+                x.sub_(eta * x.grad)
             path.append(x.item())
         jumps[name] = torch.tensor(path).diff().abs().max()
     yield at_most("longest jump at a wall, clipped", jumps["clipped"], eta * c)

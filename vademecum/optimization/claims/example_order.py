@@ -1,7 +1,7 @@
 """Which examples come, and which objective: importance, curricula, continuation."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from scipy.stats import chisquare, ttest_1samp
@@ -127,7 +127,7 @@ def curriculum(first: Literal["easy", "hard"] = "easy", runs: int = 100):
     chance = torch.stack([torch.randperm(n) for _ in range(runs)])
     early, late = online_angles(x, teacher, order, 50)
     plain, plain_late = online_angles(x, teacher, chance, 50)
-    test = ttest_1samp((early - plain).numpy(), 0.0, alternative="less")
+    test: Any = ttest_1samp((early - plain).numpy(), 0.0, alternative="less")
     yield rejects("p-value of no advantage after 50 examples", float(test.pvalue))
     gain = (plain - early).mean()
     yield at_least("advantage after 50 examples, in radians", gain, 0.2, tol=0.0)

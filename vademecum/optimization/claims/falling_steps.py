@@ -218,7 +218,9 @@ def robbins_monro_powers(both: Callable[[Fraction], bool] = from_half_on, terms:
                          last / before, 10.0 ** (1 - float(b)), tol=2e-3, a=text)  # fmt: skip
             grows = float(last / before) > 1 - 2e-3
             known = found.sum_diverges if name == "steps" else not found.squares_converge
-            yield equals(f"whether the sum of {name} is infinite", int(known), int(grows), a=text)
+            yield equals(
+                f"whether the sum of {name} is infinite", int(bool(known)), int(grows), a=text
+            )
         ratio = (found.squares[-1] - found.squares[-2]) / (found.squares[-2] - found.squares[-3])
         bound = 0.9 if both(a) else math.inf
         yield at_most("sum of squares over a decade, over the one before", ratio, bound, a=text)
