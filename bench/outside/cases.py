@@ -23,7 +23,8 @@ KINKS = (
 EXAMPLES: tuple[str, ...] = ("per_example_gradients", "gradient_norms", "gradient_noise")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
-    *("spectral_density", "sharpness", "curvature_trace", "critical_step", *EXAMPLES),
+    *("spectral_density", "gauss_newton", "gradient_covariance", "sharpness", "curvature_trace"),
+    *("critical_step", *EXAMPLES),
 )
 
 
@@ -89,6 +90,11 @@ class Case:
         plain = isinstance(subject.x, Tensor) and subject.x.is_floating_point()
         if instrument in IN_THETA and not list(subject.model.parameters()):
             return "no parameters"
+        if instrument in ("gauss_newton", "gradient_covariance"):
+            if subject.whole is not ... or not isinstance(subject.y, Tensor):
+                return "the loss takes more than a tensor of outputs and one of targets"
+            if instrument == "gradient_covariance" and not self.separate:
+                return "examples influence each other"
         if instrument == "jacobian_x" and not subject.wrt:
             return "no floating-point input"
         if instrument in (*KINKS, "fit_readout", "backprop", "tape") and not plain:

@@ -24,6 +24,7 @@ import torch
 
 import vademecum
 from bench.outside.cases import EXAMPLES, KINKS, Case, Subject
+from bench.outside.curvature import CURVATURE
 from bench.outside.derivatives import DERIVATIVES
 from bench.outside.measures import MEASURES
 from bench.outside.oracles import Oracle
@@ -33,7 +34,7 @@ from vademecum.models import SlowPathWarning
 
 __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
-INSTRUMENTS = {**DERIVATIVES, **MEASURES, **PIECES}
+INSTRUMENTS = {**DERIVATIVES, **CURVATURE, **MEASURES, **PIECES}
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"
 """The column for what a model does when all instruments have asked it."""

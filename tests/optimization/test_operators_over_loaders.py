@@ -113,7 +113,7 @@ class Dropping:
         self.passes += 1
         return (i for i in range(17) if i != self.passes)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return 16
 
 
@@ -135,7 +135,7 @@ class Shuffling(Dropping):
     def __iter__(self):
         return iter(self.random.permutation(17).tolist())
 
-    def __len__(self):
+    def __len__(self) -> int:
         return 17
 
 
@@ -150,8 +150,8 @@ def share(rank: int, file: str, kind: str, found: Any) -> None:
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
     try:
         if kind == "sampler":
-            sampler = DistributedSampler(range(16), 2, rank, shuffle=False)
             few = TensorDataset(X[:16], Y[:16])
+            sampler = DistributedSampler(few, 2, rank, shuffle=False)
             made = [gauss_newton(net(), DataLoader(few, batch_size=3, sampler=sampler)) @ V]
         elif kind == "equal":
             torch.manual_seed(4)
