@@ -1,5 +1,6 @@
 """Any `nn.Module` as it is: evaluation mode, inputs, outputs, places of tensors, its graph."""
 
+from vademecum.models._cross_entropy import softmax_product
 from vademecum.models._fingerprints import fingerprint
 from vademecum.models._modules import named_modules
 from vademecum.models._recording import following
@@ -58,8 +59,8 @@ __all__ = [
     # inputs, outputs, losses
     "Loss", "LossCall", "LossCalls", "Output", "call_arguments", "chosen_output", "cotangents",
     "count_examples", "described", "differentiable_output", "example_loss", "loss_for",
-    "map_tensors", "named_leaves", "named_tensors", "refuse_nan", "replaced", "summed",
-    "targets_of", "variable",
+    "map_tensors", "named_leaves", "named_tensors", "refuse_nan", "replaced",
+    "softmax_product", "summed", "targets_of", "variable",
     # passes over data
     "Block", "MeanProducts", "Passes", "Portions", "batches", "fingerprint", "mean_over_batches",
     # independence of examples

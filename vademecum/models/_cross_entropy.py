@@ -8,8 +8,9 @@ $$\nabla \ell = s\, p - w \odot t, \qquad
 
 Autograd's way through the logarithm of the softmax keeps about ten arrays of the size of the logits
 for a second derivative, and for a language model one of them may take gigabytes; this one keeps
-those which it was given. Smoothed labels are targets $(1 - \epsilon)\, t + \epsilon / k$. The
-numbers are torch's up to rounding. A third derivative is refused.
+those which it was given, and is computed in single precision at least. Where one $p_c$ is nearly
+one, $u - \langle p, u \rangle$ would cancel, so $u_c$ is subtracted from $u$ first, which changes
+nothing else. Smoothed labels are targets $(1 - \epsilon)\, t + \epsilon / k$. The numbers are torch's up to rounding. A third derivative is refused.
 """
 
 import inspect
@@ -21,7 +22,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-__all__ = ["Terms", "class_axis", "closed", "terms_of"]
+__all__ = ["Terms", "class_axis", "closed", "softmax_product", "terms_of"]
 
 _SIGNATURE = inspect.signature(F.cross_entropy)
 
@@ -72,7 +73,7 @@ class Terms(NamedTuple):
         return back / self.counted(z).sum() if self.reduction == "mean" else back
 
     def slope(self, z: Tensor, back: Tensor) -> Tensor:
-        """The gradient in the logits."""
+        """The gradient in the logits, which have single precision at least."""
         axis, w, epsilon = class_axis(z), self.weights(z), self.label_smoothing
         back = self.divided(z, back)
         found = z.softmax(axis)
@@ -83,7 +84,7 @@ class Terms(NamedTuple):
             return found.sub_(along * t * (back.unsqueeze(axis) if back.ndim else back))
         classes = self.target.where(self.kept, 0).unsqueeze(axis)
         own = (1 - epsilon) * self.counted(z) * back
-        found.scatter_add_(axis, classes, -own.unsqueeze(axis).to(z.dtype))
+        found.scatter_add_(axis, classes, -own.unsqueeze(axis))
         if epsilon:
             found -= epsilon / len(w) * along * (back * self.kept).unsqueeze(axis)
         return found
@@ -126,7 +127,7 @@ class _Slope(Function):
 
     @staticmethod
     def forward(z: Tensor, back: Tensor, terms: Terms) -> Tensor:
-        return terms.slope(z, back)
+        return terms.slope(_wide(z), _wide(back)).to(z.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -135,18 +136,33 @@ class _Slope(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (z, back), (u,), terms = ctx.saved_tensors, gradients, ctx.terms
         if torch.is_grad_enabled():
             raise RuntimeError("loss must be differentiated twice at most, and this is once more")
-        to_z = to_back = None
+        terms, dtype = ctx.terms, gradients[0].dtype
+        z, back, u = (_wide(t) for t in (*ctx.saved_tensors, *gradients))
+        axis, to_z, to_back = class_axis(z), None, None
         if ctx.needs_input_grad[0]:
-            axis, p = class_axis(z), z.softmax(class_axis(z))
-            to_z = p * (u - (p * u).sum(axis, keepdim=True))
-            to_z = to_z * (terms.divided(z, back) * terms.masses(z)).unsqueeze(axis)
+            scale = (terms.divided(z, back) * terms.masses(z)).unsqueeze(axis)
+            to_z = softmax_product(z.softmax(axis), u, axis).mul_(scale).to(dtype)
         if ctx.needs_input_grad[1]:
             along = u * terms.slope(z, torch.ones_like(back))
-            to_back = along.sum(class_axis(z)) if terms.reduction == "none" else along.sum()
+            to_back = (along.sum(axis) if terms.reduction == "none" else along.sum()).to(dtype)
         return to_z, to_back, None
+
+
+def softmax_product(p: Tensor, u: Tensor, axis: int) -> Tensor:
+    """The product of the softmax's derivative, diag p - p p^T, with u.
+
+    Example:
+        >>> softmax_product(torch.tensor([0.25, 0.75]), torch.tensor([4.0, 0.0]), 0)
+        tensor([ 0.7500, -0.7500])
+    """
+    u = u - u.gather(axis, p.argmax(axis, keepdim=True))
+    return u.sub_((p * u).sum(axis, keepdim=True)).mul_(p)
+
+
+def _wide(t: Tensor) -> Tensor:
+    return t.to(torch.promote_types(t.dtype, torch.float32))
 
 
 def class_axis(z: Tensor) -> int:

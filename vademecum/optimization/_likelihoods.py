@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vademecum.models import LossCall, LossCalls
+from vademecum.models import LossCall, LossCalls, softmax_product
 from vademecum.randomness import source
 
 __all__ = ["KNOWN", "Likelihood", "likelihood_of", "outer"]
@@ -105,7 +105,7 @@ class Likelihood:
         p, axis = a.softmax(self._axis), self._axis
         if self._function is F.nll_loss:
             return lambda u: weight * p * u
-        return lambda u: weight * p * (u - (p * u).sum(axis, keepdim=True))
+        return lambda u: softmax_product(p, u, axis).mul_(weight)
 
     def of_labels(self, y: Tensor) -> Middle:
         """What multiplies with B for labels that are given."""
