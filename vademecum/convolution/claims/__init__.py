@@ -26,4 +26,24 @@ __all__ = [
 __all__ = [
     "fields", "stages", "kernel_gradients", "arithmetic", "along_time", "classic",
     "small_kernels", "deep", "segmentation", "sequences",
+    correlations,
+    deep,
+    grids,
+    integrals,
+    matrices,
+    own_layers,
+    paddings,
+    segmentation,
+    sequences,
+    shifts,
+    small_kernels,
+    spectra,
+    strides,
+    sums,
+)
+
+__all__ = [
+    "integrals", "sums", "shifts", "spectra", "correlations", "matrices", "grids",
+    "paddings", "strides", "own_layers",
+    "classic", "small_kernels", "deep", "segmentation", "sequences",
 ]  # fmt: skip
