@@ -95,6 +95,12 @@ def measured(name: str, **knobs: Any) -> Callable[[Source], Any]:
     return measure
 
 
+def edges() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Conv1d(1, 2, 2)
+
+
 CALLS: dict[str, Callable[[Source], Any]] = {
     # foundations
     "Ball.sample": lambda g: foundations.Ball(torch.zeros(2), 1.0).sample(3, generator=g),
@@ -166,6 +172,9 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     ),
     "ImportanceSampler": lambda g: list(optimization.ImportanceSampler(X[:, 0] + 2, generator=g)),
     # convolution
+    "receptive_field": lambda g: convolution.receptive_field(
+        edges(), torch.ones(1, 1, 4), generator=g
+    ),
     "WaveNet.generate": lambda g: wave().generate(9, generator=g),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),

@@ -1,7 +1,8 @@
 """What worker processes are forked from: every room and picture imported, and one figure drawn.
 
-The figure makes matplotlib read its fonts and prepare to set formulas, and the optimiser makes
-torch import what optimisers need. Nothing here may start a thread.
+The figure makes matplotlib read its fonts and prepare to set formulas, the optimiser makes torch
+import what optimisers need, and the convolution what shapes without values need. Nothing here may
+start a thread.
 """
 
 import torch
@@ -26,3 +27,4 @@ def _sample() -> Figure:
 
 svg(styled(_sample))
 torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+torch.conv1d(*torch.zeros(2, 1, 1, 1, device="meta"))

@@ -1,21 +1,12 @@
 """What the course claims of convolutions and of the networks made of them."""
 
 from vademecum.convolution.claims import (
-    classic,
-    deep,
-    inception,
-    segmentation,
-    sequences,
-    small_kernels,
-)
-
-__all__ = [
-    "classic", "small_kernels", "deep", "segmentation", "sequences", "inception",
     along_time,
     arithmetic,
     classic,
     deep,
     fields,
+    inception,
     kernel_gradients,
     segmentation,
     sequences,
@@ -46,4 +37,6 @@ __all__ = [
     "integrals", "sums", "shifts", "spectra", "correlations", "matrices", "grids",
     "paddings", "strides", "own_layers",
     "classic", "small_kernels", "deep", "segmentation", "sequences",
+    "stages", "kernel_gradients", "fields", "arithmetic", "classic", "small_kernels", "inception",
+    "deep", "segmentation", "sequences", "along_time",
 ]  # fmt: skip

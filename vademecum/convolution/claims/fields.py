@@ -1,4 +1,4 @@
-"""Receptive fields: what a unit sees, and how far with depth, stride and dilation."""
+"""Receptive fields: what a unit sees, and how far with depth and stride."""
 
 from itertools import product
 from math import prod
@@ -10,9 +10,7 @@ from torch import nn
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.convolution import AlexNet, ResNet
 from vademecum.convolution import receptive_field as field_of
-
-Layer = tuple[int, int, int]
-"""Taps, stride and dilation."""
+from vademecum.convolution.claims._stacks import Layer, extent, seen_by, stack
 
 
 def without_zeros(layer: nn.Module) -> nn.Module:
@@ -21,27 +19,6 @@ def without_zeros(layer: nn.Module) -> nn.Module:
         signs = torch.randint(2, p.shape) * 2 - 1
         nn.init.uniform_(p, 0.25, 0.75).data.mul_(signs)
     return layer
-
-
-def stack(layers: list[Layer]) -> nn.Sequential:
-    """Convolutions of one channel, one after the other, with positive weights."""
-    made = [nn.Conv1d(1, 1, k, stride=s, dilation=d, bias=False) for k, s, d in layers]
-    for layer in made:
-        nn.init.uniform_(layer.weight, 0.5, 1.5)
-    return nn.Sequential(*made)
-
-
-def seen_by(layers: list[Layer], unit: int = 0) -> set[int]:
-    """The inputs that an output is made of, index by index."""
-    found = {unit}
-    for k, s, d in reversed(layers):
-        found = {s * o + d * t for o in found for t in range(k)}
-    return found
-
-
-def extent(found: set[int]) -> int:
-    """From the first to the last."""
-    return max(found) - min(found) + 1
 
 
 @claim(
@@ -254,66 +231,4 @@ receptive_field_growth.erratum(
     weight="soft",
     refuted_by="side of the first kernel",
     small=True,
-)
-
-
-@claim(
-    by="exhaustion",
-    sources=("D-259", "D-262"),
-    budget=1.0,
-    short=r"d = 1, 2, \dots, 2^{L-1}: \ r = 1 + B (K - 1)(2^L - 1); \quad"
-    r" \text{one layer: } (K - 1) d + 1",
-)
-def dilated_receptive_field(growth: Literal["linear", "exponential"] = "linear"):
-    r"""Doubling dilations make the receptive field exponential in the number of layers.
-
-    With kernel $K$ and dilations $1, 2, 4, \dots, 2^{L-1}$ a unit sees $1 + (K - 1)(2^L - 1)$
-    inputs, at the same cost for every layer; $B$ such blocks in sequence see
-    $1 + B (K - 1)(2^L - 1)$. For a single layer the span is linear in the dilation,
-    $(K - 1) d + 1$. With $K = 3$: 3, 7, 15, 31, 63 for $L = 1, \dots, 5$, and 3, 5, 9, 17 for
-    single layers with $d = 1, 2, 4, 8$.
-
-    *Proof.* $\sum_{l<L} 2^l = 2^L - 1$ in the recursion. There are no holes: a block sees
-    $(K - 1) \cdot$ (any number below $2^L$) and what lies between, as $K \ge 2$.
-
-    Checked for all $K \le 4$, $L \le 6$, $B \le 3$ by index, and by the library where $L \le 4$.
-
-    Knobs:
-        growth: How the span of one layer is said to grow with its dilation.
-    """
-    for taps, depth, blocks in product((2, 3, 4), range(1, 7), (1, 2, 3)):
-        layers: list[Layer] = [(taps, 1, 2**i) for i in range(depth)] * blocks
-        stated = 1 + blocks * (taps - 1) * (2**depth - 1)
-        at = {"K": taps, "L": depth, "B": blocks}
-        seen = seen_by(layers)
-        yield equals("inputs seen", len(seen), stated, **at)
-        yield equals("extent", extent(seen), stated, **at)
-        if depth <= 4 and blocks < 3:
-            field = field_of(stack(layers).to("meta"), (1, stated + 6))
-            yield equals("inputs seen, by the library", int(field.mask.sum()), stated, **at)
-            yield equals("extent by the library", field.size[0], stated, **at)
-    for taps, d in product((2, 3, 4), (1, 2, 4, 8)):
-        stated = (taps - 1) * (d if growth == "linear" else 2**d - 1) + 1
-        if (taps, d) == (3, 8):
-            found = field_of(nn.Conv1d(1, 1, 3, dilation=8), (1, 20)).size[0]
-            yield equals("inputs that 3 taps with dilation 8 span", found, stated)
-        layer = nn.Conv1d(1, 1, taps, dilation=d)
-        yield equals("span of one layer", field_of(layer, (1, 40)).size[0], stated, K=taps, d=d)
-        yield equals("span by index", extent(seen_by([(taps, 1, d)])), stated, K=taps, d=d)
-    spans = [field_of(nn.Conv1d(1, 1, 3, dilation=d), (1, 20)).size[0] for d in (1, 2, 4, 8)]
-    yield equals("spans for K = 3", spans, [3, 5, 9, 17])
-
-
-dilated_receptive_field.foil(
-    "one layer exponential in its dilation: 511 inputs, not 17", growth="exponential"
-)
-dilated_receptive_field.erratum(
-    "D-259",
-    printed=r"receptive field exponential in the dilation factor $d$ ($1, 2, 4, 8, \dots$)",
-    right=r"exponential in the number of layers, as dilations double; $(K - 1) d + 1$ for one",
-    why=r"The span of a layer is $(K - 1) d + 1$, linear in $d$: $K = 3$, $d = 8$ sees 17 inputs."
-    " The growth is exponential in the number of layers because the dilations double.",
-    weight="hard",
-    refuted_by="inputs that 3 taps with dilation 8 span",
-    growth="exponential",
 )

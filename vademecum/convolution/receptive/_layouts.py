@@ -41,7 +41,7 @@ class FeatureMap(NamedTuple):
 
 
 def has_edges(tensors: list[Tensor]) -> bool:
-    """Whether inputs begin with the nodes of a graph, and have pairs of their indices after them."""
+    """Whether inputs begin with the nodes of a graph, with pairs of their indices behind."""
     if not tensors or tensors[0].ndim != 2 or not tensors[0].is_floating_point():
         return False
     return any(t.dtype == torch.long and t.ndim == 2 and len(t) == 2 for t in tensors[1:])

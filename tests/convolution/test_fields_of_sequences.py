@@ -1,0 +1,86 @@
+"""`receptive_field` along walks in graphs, in recurrent layers, and behind masks of attention."""
+
+import warnings
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.convolution.field_models import Calls, band
+from vademecum.convolution import receptive_field
+from vademecum.models import SlowPathWarning
+
+
+class Walks(nn.Module):
+    """Nodes add up their neighbours, several times."""
+
+    def __init__(self, hops: int):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(hops))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for layer in self.layers:
+            sent = layer(x)[edge_index[0]]
+            x = torch.tanh(x + torch.zeros_like(x).index_add(0, edge_index[1], sent))
+        return x
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_nodes_of_a_graph_see_as_many_hops_as_there_are_layers(hops):
+    graph = nx.path_graph(9)
+    graph.add_edges_from([(0, 9), (9, 10), (4, 11)])
+    edges = torch.tensor([*graph.edges, *((b, a) for a, b in graph.edges)]).T
+    for node in (0, 4, 10):
+        found = receptive_field(Walks(hops), (torch.randn(12, 3), edges), unit=node)
+        wanted = nx.single_source_shortest_path_length(graph, node, cutoff=hops)
+        assert set(found.mask.nonzero().flatten().tolist()) == set(wanted)
+        assert found.size == (len(wanted),)
+        assert found.left == 0
+
+
+def test_recurrent_layers_see_the_past():
+    x = torch.randn(1, 6, 3)
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        found = receptive_field(kind(3, 4, 2, batch_first=True), x, unit=2)
+        assert found.mask.tolist() == [True] * 3 + [False] * 3
+        assert found.left == 0
+        both = receptive_field(kind(3, 4, batch_first=True, bidirectional=True), x, unit=2)
+        assert both.mask.all()
+        assert both.left == 0
+
+
+def test_masks_of_attention():
+    heads = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
+    hidden = nn.Transformer.generate_square_subsequent_mask(6)
+    model = Calls(lambda s, x: s.f(x, src_mask=s.hidden), f=heads, hidden=hidden)
+    product = F.scaled_dot_product_attention
+    near = Calls(lambda s, x: product(s.f(x), x, x, attn_mask=band(6)), f=nn.Linear(4, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlowPathWarning)  # masks have values
+        assert receptive_field(model, (6, 4), unit=3).mask.tolist() == [True] * 4 + [False] * 2
+        assert receptive_field(near, (6, 4), unit=3).mask.tolist() == [False] * 2 + [True] * 3 + [
+            False
+        ]
+
+
+def test_tokens():
+    model = nn.Sequential(nn.Embedding(10, 4), nn.LSTM(4, 3, batch_first=True))
+    found = receptive_field(model, torch.randint(10, (2, 7)), unit=4)
+    assert found.mask.tolist() == [True] * 5 + [False] * 2
+    assert found.left == 0
+
+
+def test_masks_beside_tokens_stay():
+    def forward(self: Any, ids: Tensor, mask: Tensor) -> Tensor:
+        return self.g(self.f(ids) * mask[..., None])[0]
+
+    model = Calls(forward, f=nn.Embedding(10, 4), g=nn.LSTM(4, 3, batch_first=True))
+    mask = torch.ones(2, 7)
+    mask[:, 1] = 0.0
+    found = receptive_field(model, (torch.randint(10, (2, 7)), mask), unit=3)
+    assert found.mask.tolist() == [True] * 4 + [False] * 3
+    assert found.measured is not None
+    assert found.measured.tolist() == [True, False, True, True] + [False] * 3
