@@ -4,23 +4,13 @@ from vademecum.convolution.claims import (
     along_time,
     arithmetic,
     classic,
-    deep,
-    fields,
-    inception,
-    kernel_gradients,
-    segmentation,
-    sequences,
-    small_kernels,
-    stages,
-)
-
-__all__ = [
-    "fields", "stages", "kernel_gradients", "arithmetic", "along_time", "classic",
-    "small_kernels", "deep", "segmentation", "sequences",
     correlations,
     deep,
+    fields,
     grids,
+    inception,
     integrals,
+    kernel_gradients,
     matrices,
     own_layers,
     paddings,
@@ -29,14 +19,14 @@ __all__ = [
     shifts,
     small_kernels,
     spectra,
+    stages,
     strides,
     sums,
 )
 
 __all__ = [
-    "integrals", "sums", "shifts", "spectra", "correlations", "matrices", "grids",
-    "paddings", "strides", "own_layers",
-    "classic", "small_kernels", "deep", "segmentation", "sequences",
-    "stages", "kernel_gradients", "fields", "arithmetic", "classic", "small_kernels", "inception",
-    "deep", "segmentation", "sequences", "along_time",
+    "fields", "stages", "kernel_gradients", "arithmetic", "along_time", "classic",
+    "small_kernels", "deep", "segmentation", "sequences", "integrals", "sums", "shifts",
+    "spectra", "correlations", "matrices", "grids", "paddings", "strides", "own_layers",
+    "inception",
 ]  # fmt: skip
