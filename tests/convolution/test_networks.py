@@ -1,6 +1,7 @@
 """The networks: laws of parts, names, equations written out, sizes they take and refuse."""
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -112,7 +113,7 @@ def test_the_blocks_of_resnet_are_their_equations():
     for bottleneck in (False, True):
         block = ResidualBlock(4, 3, stride=2, bottleneck=bottleneck).double().eval()
         for norm in (m for m in block.modules() if isinstance(m, nn.BatchNorm2d)):
-            norm.running_mean.normal_()
+            nn.init.normal_(norm.running_mean)
             nn.init.normal_(norm.weight)
         state = block.state_dict()
 
@@ -194,10 +195,10 @@ def test_tcn_knows_its_field_and_no_more():
 
 def test_zero_last_begins_as_the_shortcut():
     torch.manual_seed(0)
-    net = ResNet(50, 3, width=2, zero_last=True)
-    assert net.layer2[1].bn3.weight.eq(0).all()
-    x = torch.rand(2, net.layer2[1].conv1.in_channels, 4, 4)
-    assert torch.equal(net.layer2[1](x), x)
+    block: Any = ResNet(50, 3, width=2, zero_last=True).layer2[1]
+    assert block.bn3.weight.eq(0).all()
+    x = torch.rand(2, block.conv1.in_channels, 4, 4)
+    assert torch.equal(block(x), x)
 
 
 def test_pretrained_embeddings_are_copied_and_can_be_frozen():
@@ -211,21 +212,27 @@ def test_pretrained_embeddings_are_copied_and_can_be_frozen():
 # Bad input
 
 IMAGE = torch.zeros(1, 3, 64, 64)
+
+
+def wrongly(anything: Any) -> Any:
+    return anything
+
+
 MISTAKES = [
-    (lambda: ResNet(20), "depth must be one of 18, 34, 50, 101, 152, got 20"),
-    (lambda: VGG(17), "depth must be one of 11, 13, 16, 19, got 17"),
-    (lambda: DenseNet(100), "depth must be one of 121, 161, 169, 201, got 100"),
+    (lambda: wrongly(ResNet)(20), "depth must be one of 18, 34, 50, 101, 152, got 20"),
+    (lambda: wrongly(VGG)(17), "depth must be one of 11, 13, 16, 19, got 17"),
+    (lambda: wrongly(DenseNet)(100), "depth must be one of 121, 161, 169, 201, got 100"),
     (lambda: ResNet(18, 0), "num_classes must be >= 1, got 0"),
     (lambda: VGG(11, width=0), "width must be >= 1, got 0"),
     (lambda: AlexNet(dropout=1.5), "dropout must be <= 1, got 1.5"),
     (lambda: AlexNet(width=64, variant="2012"), "width must be a multiple of 6 in 2012, got 64"),
-    (lambda: AlexNet(variant="2013"), "variant must be one of '2014', '2012', got '2013'"),
+    (lambda: wrongly(AlexNet)(variant="2013"), "variant must be one of '2014', '2012', got '2013'"),
     (lambda: LeNet5(width=4, variant="1998"), "width must be 6, for which the table of 1998"),
     (lambda: LeNet5(size=15), "size must be >= 16, got 15"),
     (lambda: LeNet5()(torch.zeros(1, 1, 28, 28)), "x must be images of at least 32 x 32, got 28"),
     (lambda: LeNet5()(torch.zeros(1, 1, 40, 40)), "x must be images of 32 x 32, as the network"),
     (lambda: GoogLeNet(width=5), "width must be even, got 5"),
-    (lambda: InceptionModule(3, (1, 2, 3)), "widths must be six numbers, got (1, 2, 3)"),
+    (lambda: wrongly(InceptionModule)(3, (1, 2, 3)), "widths must be six numbers, got (1, 2, 3)"),
     (lambda: InceptionModule(3, (1, 2, 0, 1, 1, 1)), "widths[2] must be >= 1, got 0"),
     (lambda: ResNet(18, width=2)(torch.zeros(3, 64, 64)),
      "x must be images (n, 3, height, width), got (3, 64, 64)"),
@@ -236,7 +243,7 @@ MISTAKES = [
      "sides that the network can halve 4 times, got 20; the nearest that fit: 16 or 32"),
     (lambda: UNet(width=1, padding="valid")(torch.zeros(1, 1, 100, 188)),
      "got 100; the nearest that fit: 188"),
-    (lambda: UNet(padding="full"), "padding must be one of 'same', 'valid', got 'full'"),
+    (lambda: wrongly(UNet)(padding="full"), "padding must be one of 'same', 'valid', got 'full'"),
     (lambda: DenseBlock(0, 3, 2), "layers must be >= 1, got 0"),
     (lambda: ResidualBlock(3, 3, stride=0), "stride must be >= 1, got 0"),
     (lambda: TCN(2, kernel_size=1), "kernel_size must be >= 2, got 1"),

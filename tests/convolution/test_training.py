@@ -71,7 +71,7 @@ def test_wavenet_continues_two_tones():
     """The strongest two frequencies of what it continues are those that it has heard."""
     rate, tones, classes = 400, (31.0, 73.0), 64
     t = torch.arange(4 * rate) / rate
-    wave = sum(torch.sin(2 * math.pi * f * t) for f in tones) / 2
+    wave = torch.stack([torch.sin(2 * math.pi * f * t) for f in tones]).mean(0)
     samples = ((wave + 1) / 2 * (classes - 1)).round().long()[None]
     net = WaveNet(classes, width=24, skip=48, blocks=1, depth=6)
     adam = torch.optim.Adam(net.parameters(), lr=3e-3, fused=True)

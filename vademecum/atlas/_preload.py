@@ -27,4 +27,4 @@ def _sample() -> Figure:
 
 svg(styled(_sample))
 torch.optim.Adam([torch.zeros(1, requires_grad=True)])
-torch.conv1d(*torch.zeros(2, 1, 1, 1, device="meta"))
+torch.conv1d(torch.zeros(1, 1, 1, device="meta"), torch.zeros(1, 1, 1, device="meta"))

@@ -1,13 +1,13 @@
 """LeNet-5, AlexNet and VGG: what they hold, and where."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, equals
 from vademecum.convolution import VGG, AlexNet, LeNet5, ResNet, scaled_tanh
 from vademecum.convolution.claims._counts import conv, dense, entries, held, sides
 
@@ -80,7 +80,7 @@ dense_layers_dominate.foil("AlexNet in one group: 62,378,344", groups=1)
     short=r"156 + 2416 + 48120 + 10164 + 850 = 61706; \quad"
     r" 156 + 12 + 1516 + 32 + 48120 + 10164 = 60000",
 )
-def lenet5(padding: int = 0, read: int = 60):
+def lenet5(padding: int = 0, read: int = 60) -> Iterator[Evidence]:
     r"""LeNet-5 has two $5 \times 5$ convolutions with sub-sampling, and dense layers 120-84-10.
 
     On digits of $32 \times 32$ its maps have the sides 28, 14, 10, 5. With a second convolution
@@ -142,7 +142,9 @@ def connections(layer: nn.Module) -> Tensor:
     sources=("D-236",),
     short=r"f(x) = 1.7159 \tanh(2x/3): \quad f(\pm 1) = \pm 1,\ f'(0) = 1.1439",
 )
-def lecun_tanh(unit: Callable[[Tensor], Tensor] = scaled_tanh, slope: float = 1.14393):
+def lecun_tanh(
+    unit: Callable[[Tensor], Tensor] = scaled_tanh, slope: float = 1.14393
+) -> Iterator[Evidence]:
     r"""LeNet-5 used the unit $f(x) = 1.7159 \tanh(2x/3)$, which predates ReLU.
 
     The constants make $f(\pm 1) = \pm 1$ (to $3 \cdot 10^{-6}$), give the slope $1.14393$ at 0, and

@@ -80,7 +80,7 @@ def resnet(
         yield equals("parameters, by a closed sum", entries(net), count, depth=depth)
         yield equals("parameters, as stated", entries(net), wanted, depth=depth)
     net = ResNet(34, width=3, zero_last=True).eval()
-    for stage in (net.layer1, net.layer2[1:], net.layer3[1:]):
+    for stage in (list(net.layer1), list(net.layer2)[1:], list(net.layer3)[1:]):
         blocks = [block for block in stage if isinstance(block, ResidualBlock)]
         x = torch.rand(2, blocks[0].conv1.in_channels, 5, 4)
         with torch.no_grad():
@@ -120,7 +120,7 @@ def densenet_table(blocks: Sequence[int], g: int, growth: Callable[[int], int]) 
 def densenet(
     growth: Callable[[int], int] = lambda g: g,
     maps: Callable[[int, int, int], int] = lambda c0, layers, g: c0 + layers * g,
-):
+) -> Iterator[Evidence]:
     r"""In a dense block every layer reads the block's input and all earlier outputs.
 
     Each layer adds $g$ channels (the growth rate), so after $L$ layers there are $c_0 + L g$; a

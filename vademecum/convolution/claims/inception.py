@@ -1,11 +1,11 @@
 """Inception modules, and the network that is made of nine of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import claim, equals
+from vademecum.claims import Evidence, claim, equals
 from vademecum.convolution import AlexNet, GoogLeNet, InceptionModule
 from vademecum.convolution.claims._counts import conv, dense, entries
 
@@ -24,7 +24,7 @@ INCEPTION = (
 )
 def inception_module(
     total: Callable[[Sequence[int]], int] = sum, padding: Callable[[int], int] = lambda k: k // 2
-):
+) -> Iterator[Evidence]:
     r"""An Inception module puts four branches side by side.
 
     $1 \times 1$, $3 \times 3$ and $5 \times 5$ convolutions, the latter two behind $1 \times 1$

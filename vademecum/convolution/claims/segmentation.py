@@ -1,11 +1,11 @@
 """U-Net: its sizes, and what its skips keep."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, equals
 from vademecum.convolution import UNet
 from vademecum.convolution.claims._counts import sides
 
@@ -15,7 +15,9 @@ from vademecum.convolution.claims._counts import sides
     sources=("D-247", "D-248", "D-249"),
     short=r"572 \to 284 \to 140 \to 68 \to 32, \quad 28 \to 52 \to 100 \to 196 \to 388",
 )
-def unet(lost: int = 4, divisor: int = 16, maps: Callable[[int], int] = lambda level: 4 * 2**level):
+def unet(
+    lost: int = 4, divisor: int = 16, maps: Callable[[int], int] = lambda level: 4 * 2**level
+) -> Iterator[Evidence]:
     r"""U-Net is a symmetric encoder-decoder with scores for each pixel.
 
     Four levels of two $3 \times 3$ convolutions and $2 \times 2$ max pooling double the channels
@@ -84,7 +86,9 @@ def taken(net: UNet, size: int) -> int:
     short=r"\operatorname{rank} \partial f / \partial x \le"
     r" \#\text{units of the bottleneck, without skips}",
 )
-def unet_skip(skips: bool = True, units: Callable[[int], int] = lambda n: n, draws: int = 5):
+def unet_skip(
+    skips: bool = True, units: Callable[[int], int] = lambda n: n, draws: int = 5
+) -> Iterator[Evidence]:
     r"""U-Net's skips restore detail: they lift the bound on the rank of its Jacobian.
 
     Encoder features of equal resolution are concatenated to the decoder's input, so that channel

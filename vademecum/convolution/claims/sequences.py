@@ -2,14 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import torch
 from scipy.signal import correlate2d
 from torch import Tensor, nn
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, equals
 from vademecum.convolution import CausalConv1d, TextCNN
 
 
@@ -123,7 +123,9 @@ ngram_detection.foil("filters of two words ignore the order", size=2)
     sources=("D-255", "D-256", "D-257"),
     short=r"h_f = \max_t \big(w_f \cdot E_{t : t + K} + b_f\big),\quad K \in \{2, 3, 4\}",
 )
-def textcnn(margin: int = 3, order: Callable[[Tensor], Tensor] = lambda phrase: phrase):
+def textcnn(
+    margin: int = 3, order: Callable[[Tensor], Tensor] = lambda phrase: phrase
+) -> Iterator[Evidence]:
     r"""A convolutional classifier of sentences finds phrases wherever they stand.
 
     A sentence is the (length $\times$ dimension) matrix of its (often pre-trained and frozen) word
@@ -143,21 +145,7 @@ def textcnn(margin: int = 3, order: Callable[[Tensor], Tensor] = lambda phrase: 
     one_hot = torch.nn.functional.one_hot(x, 11).to(table)
     yield equals("lookup against one-hot times table", net.embedding(x), one_hot @ table, tol=0.0)
     yield equals("number of features", net.features(x).shape[1], 3 * 40)
-    by_hand = torch.cat(
-        [
-            torch.stack(
-                [
-                    torch.einsum("nkd,fdk->nf", net.embedding(x)[:, t : t + size], conv.weight)
-                    + conv.bias
-                    for t in range(9 - size + 1)
-                ]
-            )
-            .amax(0)
-            .relu()
-            for size, conv in zip((2, 3, 4), convolutions(net), strict=True)
-        ],
-        1,
-    )
+    by_hand = torch.cat([strongest(net.embedding(x), conv) for conv in convolutions(net)], 1)
     yield equals("features against windows one by one", net.features(x), by_hand, tol=1e-12)
     phrase, length = torch.tensor([1, 2, 3, 4]), 16
     wanted = net.features(placed(phrase, 6, length))
@@ -172,6 +160,14 @@ def textcnn(margin: int = 3, order: Callable[[Tensor], Tensor] = lambda phrase: 
 
 textcnn.foil("no padding left before it", margin=0)
 textcnn.foil("the words of the phrase in reverse", order=lambda phrase: phrase.flip(0))
+
+
+def strongest(words: Tensor, conv: nn.Conv1d) -> Tensor:
+    """The largest answer of each filter over the windows of a sentence, one by one, rectified."""
+    assert conv.bias is not None
+    windows = words.unfold(1, conv.kernel_size[0], 1).unbind(1)
+    answers = [torch.einsum("ndk,fdk->nf", window, conv.weight) + conv.bias for window in windows]
+    return torch.stack(answers).amax(0).relu()
 
 
 def convolutions(net: nn.Module) -> list[nn.Conv1d]:
@@ -204,7 +200,9 @@ class Copy(nn.Module):
     short=r"(1 - \varepsilon)^L \le \sigma_i \le (1 + \varepsilon)^L,"
     r"\ \text{without shortcuts}\ \sigma_i \le \varepsilon^L",
 )
-def wavenet_residual(residual: bool = True, depth: int = 30, epsilon: float = 0.1):
+def wavenet_residual(
+    residual: bool = True, depth: int = 30, epsilon: float = 0.1
+) -> Iterator[Evidence]:
     r"""Residual connections keep deep stacks trainable.
 
     If every layer's branch $g_l$ has Lipschitz constant at most $\varepsilon < 1$, the input-output

@@ -1,13 +1,13 @@
 """Small kernels in place of large ones: stacks of 3 x 3, and 1 x 1 in front."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from scipy.signal import convolve2d
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from vademecum.claims import claim, equals
+from vademecum.claims import Evidence, claim, equals
 from vademecum.convolution.claims._counts import entries
 
 
@@ -16,7 +16,9 @@ from vademecum.convolution.claims._counts import entries
     sources=("D-243",),
     short=r"2 \cdot 9 C^2 = 18 C^2 < 25 C^2, \quad 3 \cdot 9 C^2 = 27 C^2 < 49 C^2",
 )
-def stacked_3x3(window: Callable[[int], int] = lambda layers: 1 + 2 * layers, rank: int = 17):
+def stacked_3x3(
+    window: Callable[[int], int] = lambda layers: 1 + 2 * layers, rank: int = 17
+) -> Iterator[Evidence]:
     r"""Two stacked $3 \times 3$ layers see a $5 \times 5$ window with fewer weights.
 
     With $C$ channels throughout and stride 1 they have $18 C^2$ instead of $25 C^2$; three see
@@ -69,7 +71,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     short=r"28^2 \cdot 192 \cdot 32 \cdot 25 = 120{,}422{,}400 \to 12{,}443{,}648"
     r"\ \text{through 16 channels}",
 )
-def pointwise_bottleneck(first: bool = True, rank: int = 16):
+def pointwise_bottleneck(first: bool = True, rank: int = 16) -> Iterator[Evidence]:
     r"""A $1 \times 1$ convolution is the same linear map over channels at every pixel.
 
     Placed before an expensive filter it cuts the cost: $28 \times 28 \times 192$ to 32 channels
