@@ -155,6 +155,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "SharpnessTracker": measured("SharpnessTracker"),
     "condition_number": measured("condition_number", tol=1e-2),
     "curvature_trace": measured("curvature_trace", applications=4),
+    "fisher": lambda g: measured("fisher", kind="sampled")(g) @ torch.ones(633).double(),
     "layer_curvature": measured("layer_curvature", applications=2),
     "sharpness": measured("sharpness"),
     "certify_descent": lambda g: optimization.certify_descent(

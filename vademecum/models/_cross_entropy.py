@@ -10,7 +10,8 @@ Autograd's way through the logarithm of the softmax keeps about ten arrays of th
 for a second derivative, and for a language model one of them may take gigabytes; this one keeps
 those which it was given, and is computed in single precision at least. Where one $p_c$ is nearly
 one, $u - \langle p, u \rangle$ would cancel, so $u_c$ is subtracted from $u$ first, which changes
-nothing else. Smoothed labels are targets $(1 - \epsilon)\, t + \epsilon / k$. The numbers are torch's up to rounding. A third derivative is refused.
+nothing else. Smoothed labels are targets $(1 - \epsilon)\, t + \epsilon / k$. The numbers are
+torch's up to rounding. A third derivative is refused.
 """
 
 import inspect
