@@ -164,16 +164,16 @@ def side_by_side(
     alpha, beta = (q.real.new_zeros(len(q), steps) for _ in range(2))
     for j in range(steps):
         V[:, j] = q
-        z = (apply(q) if j or image is None else image)[:, :, None]
-        size, basis = lengths(z, 1), V[:, : j + 1]
+        z = (apply(q) if j or image is None else image)[:, None]  # rows: products are fast
+        size, basis = lengths(z, 2), V[:, : j + 1]
         for _ in range(2):
-            c = basis.conj() @ z
-            alpha[:, j] += c[:, j, 0].real
-            z = z - basis.mT @ c
-        norm = lengths(z, 1)
+            c = z @ basis.mH
+            alpha[:, j] += c[:, 0, j].real
+            z = z - c @ basis
+        norm = lengths(z, 2)
         live = norm > 10 * torch.finfo(norm.dtype).eps * size
         beta[:, j] = torch.where(live, norm, 0)[:, 0]
-        q = torch.where(live, z[:, :, 0] / norm, 0)
+        q = torch.where(live, z[:, 0] / norm, 0)
         alpha[:, j] = torch.where(V[:, j].any(1), alpha[:, j], alpha[:, 0])
     off = torch.diag_embed(beta[:, :-1], 1)
     return V, torch.diag_embed(alpha) + off + off.mT
