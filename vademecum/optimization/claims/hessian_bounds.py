@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.foundations import Ball, smoothness_constant, strong_convexity_constant
 from vademecum.gradients import hessian
-from vademecum.optimization.claims._objectives import gradients_of, logistic
+from vademecum.optimization.claims._objectives import gradients_of, logistic, softplus
 
 
 def penalised(x: Tensor, y: Tensor, ridge: float) -> tuple[nn.Linear, Tensor, Any]:
@@ -20,7 +20,7 @@ def penalised(x: Tensor, y: Tensor, ridge: float) -> tuple[nn.Linear, Tensor, An
     inputs = torch.cat([x, ridge**0.5 * torch.eye(d)])
 
     def loss(z: Tensor, y: Tensor) -> Tensor:
-        return nn.functional.softplus(-y * z[:n, 0]).sum() + z[n:].square().sum() / 2
+        return softplus(-y * z[:n, 0]).sum() + z[n:].square().sum() / 2
 
     return nn.Linear(d, 1, bias=False), inputs, loss
 
