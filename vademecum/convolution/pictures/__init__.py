@@ -1,6 +1,8 @@
-"""Pictures of this room: receptive fields that grow, and WaveNet's tree."""
+"""Pictures of this room: convolutions as matrices, filtered images, fields that grow, a tree."""
 
 from vademecum.convolution.pictures.fields import growing_field
+from vademecum.convolution.pictures.filters import filtered_image
+from vademecum.convolution.pictures.operators import convolution_matrix
 from vademecum.convolution.pictures.trees import dilated_tree
 
-__all__ = ["dilated_tree", "growing_field"]
+__all__ = ["convolution_matrix", "dilated_tree", "filtered_image", "growing_field"]
