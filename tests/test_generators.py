@@ -101,6 +101,13 @@ def edges() -> nn.Module:
         return nn.Conv1d(1, 2, 2)
 
 
+def norm_of_layer(generator: Source) -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer = nn.Conv1d(2, 2, 3, padding=1).double().requires_grad_(False)
+    return convolution.conv_singular_values(layer, (2, 60), k=1, generator=generator)
+
+
 CALLS: dict[str, Callable[[Source], Any]] = {
     # foundations
     "Ball.sample": lambda g: foundations.Ball(torch.zeros(2), 1.0).sample(3, generator=g),
@@ -173,6 +180,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     ),
     "ImportanceSampler": lambda g: list(optimization.ImportanceSampler(X[:, 0] + 2, generator=g)),
     # convolution
+    "conv_singular_values": norm_of_layer,
     "receptive_field": lambda g: convolution.receptive_field(
         edges(), torch.ones(1, 1, 4), generator=g
     ),
