@@ -202,7 +202,8 @@ def _dependence(
         if rule is None:
             return None, call
         for value, need in rule(call, wanted):
-            if not bool(need.mask.any()):
+            kept = any(w is not None and w.mask is need.mask for w in wanted)
+            if not kept and not bool(need.mask.any()):
                 continue
             before = needs.get(value.index)
             shape = value.tensor.shape
