@@ -29,7 +29,4 @@ __all__ = [
     "small_kernels", "deep", "segmentation", "sequences", "integrals", "sums", "shifts",
     "spectra", "correlations", "matrices", "grids", "paddings", "strides", "own_layers",
     "inception",
-    "integrals", "sums", "shifts", "spectra", "correlations", "matrices", "grids", "paddings",
-    "strides", "fields", "stages", "kernel_gradients", "own_layers", "arithmetic", "along_time",
-    "classic", "small_kernels", "inception", "deep", "segmentation", "sequences",
 ]  # fmt: skip
