@@ -113,7 +113,7 @@ def test_the_blocks_of_resnet_are_their_equations():
     for bottleneck in (False, True):
         block = ResidualBlock(4, 3, stride=2, bottleneck=bottleneck).double().eval()
         for norm in (m for m in block.modules() if isinstance(m, nn.BatchNorm2d)):
-            nn.init.normal_(norm.running_mean)
+            nn.init.normal_(norm.state_dict()["running_mean"])
             nn.init.normal_(norm.weight)
         state = block.state_dict()
 
