@@ -181,7 +181,7 @@ def rotation_by_pi(
         yield equals("rotated twice", rot180(rotated), w, **at)
         stated = correlation_by_definition(w, x)
         name = "convolution with the rotated kernel"
-        yield equals(name, convolve(x, rotated), stated, **at)
+        yield equals(name, convolve(x, rotated, method="direct"), stated, **at)
 
 
 rotation_by_pi.foil("a transposed kernel", refuted_by="convolution with the rotated kernel",

@@ -113,7 +113,7 @@ def same_padding(zeros: Literal["d (K - 1) / 2", "1", "4"] = "d (K - 1) / 2", la
         padded = F.pad(x, (q, q, p, p))
         yield equals("extended image", list(padded.shape), [7 + 2 * p, 8 + 2 * q], p=p, q=q)
         stated = signal.convolve2d(x.numpy(), w.numpy(), "same")
-        found = convolve(padded, w, mode="valid")
+        found = convolve(padded, w, mode="valid", method="direct")
         yield equals("valid convolution of the padded image", found, stated, p=p, q=q)
         yield equals("convolve, same", convolve(x, w, mode="same"), stated, p=p, q=q)
     for mode in ("reflect", "replicate", "circular"):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from vademecum.canvas import GREY, panels
 from vademecum.convolution import conv_matrix, conv_singular_values
 from vademecum.pictures import Range, picture
+from vademecum.randomness import own_randomness
 
 __all__ = ["convolution_matrix"]
 
@@ -45,11 +46,10 @@ def convolution_matrix(
         dilation: The distance of neighbouring taps.
         n: How long the signal is.
     """
-    layer = nn.Conv1d(
-        1, 1, 3, padding=dilation, dilation=dilation, stride=stride, padding_mode=FILL[padding],
-        bias=False, dtype=torch.float64,
-    )  # fmt: skip
     weights = torch.tensor(KERNELS[kernel], dtype=torch.float64)
+    with own_randomness():
+        layer = nn.Conv1d(1, 1, 3, padding=dilation, dilation=dilation, stride=stride,
+                          padding_mode=FILL[padding], bias=False)  # fmt: skip
     layer.weight.data = weights.view(1, 1, 3)
     A = conv_matrix(layer, (1, n)).dense().detach()
     figure, (left, right) = panels((8, 3.6), 1, 2, margins=(0.75, 0.2, 0.5, 0.35), gaps=(0.7, 0))
