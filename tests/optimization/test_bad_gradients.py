@@ -68,6 +68,42 @@ def test_off_the_cpu_a_bad_step_is_void_and_told_later(make, monkeypatch):
     assert all(p.isfinite().all() for p in problem.params())
 
 
+def test_a_verdict_that_comes_late_is_not_lost(monkeypatch):
+    monkeypatch.setattr(_stepping, "_may_not_wait", lambda device: True)
+    known: list[object] = []
+    monkeypatch.setattr(_stepping._Verdict, "is_known", lambda verdict: verdict in known)
+    x = torch.zeros(2, requires_grad=True)
+    optimizer = SignSGD([x], lr=1.0)
+    for gradient in (torch.nan, 1.0, 1.0):
+        x.grad = torch.full((2,), gradient)
+        optimizer.step()  # the host runs ahead of the device
+    assert x.tolist() == [-2.0, -2.0]
+    known += optimizer._pending
+    with pytest.raises(ValueError, match=r"must be finite.* in an earlier step"):
+        optimizer.step()
+    optimizer.step()
+    assert x.tolist() == [-3.0, -3.0]
+
+
+def test_off_the_cpu_large_doubles_are_finite(monkeypatch):
+    monkeypatch.setattr(_stepping, "_may_not_wait", lambda device: True)
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    optimizer = SignSGD([x], lr=1.0)
+    x.grad = torch.full_like(x, 1e300)
+    for _ in range(2):
+        optimizer.step()
+    assert x.tolist() == [-2.0, -2.0]
+
+
+@ALL
+@pytest.mark.parametrize("foreach", [None, True, False])
+def test_off_the_cpu_half_precision_takes_the_same_steps(make, foreach, monkeypatch):
+    wanted = run(make, 3, dtype=torch.bfloat16)
+    monkeypatch.setattr(_stepping, "_may_not_wait", lambda device: True)
+    tol = 4 * torch.finfo(torch.bfloat16).eps
+    assert close(run(make, 3, dtype=torch.bfloat16, foreach=foreach), wanted, tol)
+
+
 def test_a_sum_that_overflows_is_no_gradient_that_is_not_finite():
     x = torch.zeros(3, requires_grad=True)
     optimizer = SignSGD([x], lr=1.0)

@@ -176,6 +176,29 @@ def test_frozen_parameters_stay_and_may_thaw(make):
 
 
 @ALL
+def test_a_parameter_frozen_with_a_gradient_moves_as_with_torch_unless_constrained(make):
+    class Wider(Problem):
+        def __init__(self):
+            super().__init__()
+            self.extra = nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+        def loss(self, t: int = 0) -> Tensor:
+            return super().loss(t) + (2 * self.extra.sum() if self.extra.requires_grad else 0)
+
+    problem, other = Wider(), Wider()
+    for one in (problem, other):
+        optimizer = make(one.params(), one)
+        optimizer.add_param_group({"params": [one.extra]})
+        if one is problem:
+            one.extra.requires_grad_(False).grad = torch.full((3,), 2.0, dtype=torch.float64)
+        optimizer.step(one.closure())
+        assert same(one.params(), run(make, 1))
+    assert not torch.equal(other.extra, torch.ones(3))
+    wanted = torch.ones(3) if make is MADE["ProjectedSGD"] else other.extra
+    assert torch.equal(problem.extra, wanted)
+
+
+@ALL
 def test_copies_and_schedules(make):
     problem = Problem()
     optimizer = make(problem.params(), problem)

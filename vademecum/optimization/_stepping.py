@@ -43,7 +43,8 @@ class Batch(NamedTuple):
 class Descent(torch.optim.Optimizer):
     """An optimiser whose step is `_update`, abstract."""
 
-    _pending: "_Verdict | None" = None
+    _pending: "tuple[_Verdict, ...]" = ()
+    """Verdicts on steps, the earliest first, that the host has not read yet."""
     _own: tuple[str, ...] = ()
     """Options that are no data, such as functions: they stay out of state dicts."""
 
@@ -132,7 +133,7 @@ class Descent(torch.optim.Optimizer):
         super().load_state_dict(copy.deepcopy(state_dict))
         for group, options in zip(self.param_groups, own, strict=True):
             group.update(options)
-        self._pending = None
+        self._pending = ()
 
     def _batches(self) -> Iterator[tuple[dict[str, Any], Batch]]:
         """Groups with what has a gradient, device by device."""
@@ -162,7 +163,7 @@ class Descent(torch.optim.Optimizer):
         if not there:
             return {}
         finite = _finite([g for _, g in there])
-        self._pending = _Verdict(finite, [p for p, _ in there])
+        self._pending += (_Verdict(finite, [p for p, _ in there]),)
         keep = finite.all().float()
         devices = {p.device for p, _ in there}
         return {device: keep.to(device, non_blocking=True) for device in devices}
@@ -176,11 +177,12 @@ class Descent(torch.optim.Optimizer):
         raise KeyError("no parameter of this optimiser")
 
     def _raise_if_void(self) -> None:
-        if self._pending is not None and self._pending.is_known():
-            bad, self._pending = self._pending.first_bad(), None
-            if bad is not None:
-                complaint = _complaint(self._name_of(bad))
-                raise ValueError(f"{complaint} in an earlier step, which had no effect")
+        known = [verdict for verdict in self._pending if verdict.is_known()]
+        self._pending = tuple(verdict for verdict in self._pending if verdict not in known)
+        bad = next((p for verdict in known if (p := verdict.first_bad()) is not None), None)
+        if bad is not None:
+            complaint = _complaint(self._name_of(bad))
+            raise ValueError(f"{complaint} in an earlier step, which had no effect")
 
 
 class _Verdict:
@@ -272,7 +274,8 @@ def _finite(grads: list[Any]) -> Tensor:
         largest = torch._foreach_norm(
             [x if x.numel() else x.new_zeros(1) for x in parts], torch.inf
         )
-        flags = torch.stack([x.to(parts[0].device, torch.float32) for x in largest]).isfinite()
+        dtype = torch.float64 if any(x.itemsize == 8 for x in largest) else torch.float32
+        flags = torch.stack([x.to(parts[0].device, dtype) for x in largest]).isfinite()
     else:
         sums = [x.sum().item() for x in reversed(parts)]
         pairs = zip(parts, reversed(sums), strict=True)

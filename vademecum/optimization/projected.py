@@ -2,7 +2,8 @@ r"""Projected gradient descent, $\theta_{t + 1} = P(\theta_t - \eta g_t)$.
 
 $P$ moves a point to the nearest one of a closed convex set: a region of `foundations`, or any
 function of a vector that does so. The vector is that of all parameters of a group, joined in order,
-so that the parameters of a group are constrained together and groups one by one.
+so that the parameters of a group are constrained together and groups one by one. Frozen parameters
+are not among them, and stay.
 
 Exact up to the rounding of $P$.
 """
@@ -83,7 +84,8 @@ class ProjectedSGD(Descent):
 
     def _update(self, group: dict[str, Any], batch: Batch) -> None:
         eta, steps = group["lr"], dict(zip(batch.params, downhill(group, batch), strict=True))
-        params = _constrained(group)
+        if not (params := _constrained(group)):
+            return
         moved = [p - eta * steps[p] if p in steps else p for p in params]
         theta = torch.cat([gathered(x).reshape(-1) for x in moved])
         nearest = _nearest(group["project"], theta)
