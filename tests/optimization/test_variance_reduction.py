@@ -151,3 +151,33 @@ ERRORS = [
 def test_errors(act, message):
     with pytest.raises(ValueError, match=message):
         act()
+
+
+def test_a_group_added_within_a_period_begins_another():
+    x, y = (nn.Parameter(torch.zeros(1, dtype=torch.float64)) for _ in range(2))
+
+    def closure():
+        x.grad = y.grad = None
+        loss = ((x - 1).square() + (y - 2).square()).sum() / 2
+        loss.backward()
+        return loss
+
+    optimizer = SVRG([x], 0.5, 4, closure)
+    optimizer.step(closure)
+    optimizer.add_param_group({"params": [y]})
+    optimizer.step(closure)
+    assert (x.item(), y.item()) == (0.75, 1.0)
+
+
+def test_a_gradient_that_is_zero_at_first_does_not_repeat_either():
+    x = nn.Parameter(torch.ones(2))
+    factors = iter([1.0, 0.0, 1.0])
+
+    def closure():
+        x.grad = None
+        loss = next(factors) * x.sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(ValueError, match=r"two that differ by 1e\+02 %"):
+        SVRG([x], 0.5, 4, closure).step(closure)

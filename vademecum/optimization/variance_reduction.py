@@ -96,6 +96,12 @@ class SVRG(Descent):
         state = {"snapshot": p.detach().clone(), "full_gradient": torch.zeros_like(p)}
         return state | ({"mean": torch.zeros_like(p)} if self.snapshot == "average" else {})
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, and begin a period: its parameters lack a full gradient."""
+        super().add_param_group(param_group)
+        for group in self.param_groups:
+            group["t"] = 0
+
     @property
     def _t(self) -> int:
         """How many steps of this period are behind us."""
@@ -191,7 +197,8 @@ def _insist_on_repeating(one: list[Tensor], other: list[Tensor], seen: set[str])
                 f"closure must have a gradient of its own, got {kind} in training mode, which mixes"
                 " the examples of a batch and keeps statistics of both points"
             )
-    scale, gap = (_norm(xs) for xs in (one, [a - b for a, b in zip(one, other, strict=True)]))
+    gap = _norm([a - b for a, b in zip(one, other, strict=True)])
+    scale = max(_norm(one), _norm(other))
     if gap > max(torch.finfo(x.dtype).eps for x in one) ** 0.5 * scale:
         masks = [kind for kind in sorted(seen) if "Dropout" in kind]
         reason = f": {masks[0]} is in training mode" if masks else ", as of augmented examples"
