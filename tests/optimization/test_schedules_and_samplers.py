@@ -243,3 +243,16 @@ def test_bad_updates(index, scores, message, unchecked):
     with pytest.raises(ValueError, match=message):
         sampler.update(index, scores)
     torch.testing.assert_close(sampler.probabilities, torch.full((3,), 1 / 3))
+
+
+def test_rare_examples_are_drawn_also_in_half_precision():
+    n = 20_000
+    sampler = ImportanceSampler(torch.ones(n, dtype=torch.float16), size=20 * n)
+    seen = torch.bincount(torch.tensor(list(sampler)), minlength=n)
+    assert seen.min() > 0  # each is missed with probability exp(-20)
+    assert seen.max() < 60
+
+
+def test_a_share_is_not_rounded_up():
+    for share, count in ((0.07, 7), (0.28, 28), (0.281, 29), (1e-9, 1), (1.0, 100)):
+        assert len(CurriculumSampler(torch.arange(100.0), share=share)) == count
