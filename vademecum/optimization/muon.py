@@ -138,7 +138,7 @@ class Muon(Descent):
         for p, P, (rows, columns) in _steps(group, batch.params, momenta):
             length = eta * _factor(group["scale"], rows, columns)
             if isinstance(length, Tensor):
-                p.addcmul_(P, length.to(P), value=-1)
+                p.sub_(P * length)  # a length in half precision would be off by itself
             else:
                 p.sub_(P, alpha=length)
 
