@@ -31,7 +31,8 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 class PolyakAveraging:
     r"""The mean of the iterates of an optimiser, taken after each of its steps.
 
-    Any optimiser goes on as before; `averaged(model)` shows the mean.
+    Any optimiser goes on as before; `averaged(model)` shows the mean. Of `Nesterov` it is the mean
+    of what the parameters hold, the points $y_t$.
 
     Args:
         optimizer: Any optimiser of torch or of ours.
@@ -120,6 +121,12 @@ class PolyakAveraging:
             raise ValueError(
                 f"state_dict must hold {len(params)} averages, one a parameter, got {len(means)}"
             )
+        for p, mean in zip(params, means, strict=True):
+            if mean is not None and mean.shape != p.shape:
+                raise ValueError(
+                    "state_dict must hold averages in the shapes of the parameters, got"
+                    f" {tuple(mean.shape)} for {tuple(p.shape)}"
+                )
         self.t = state_dict["t"]
         kept = [(p, x) for p, x in zip(params, means, strict=True) if x is not None]
         self._means = {id(p): x.detach().to(p.device, _wide(p), copy=True) for p, x in kept}
