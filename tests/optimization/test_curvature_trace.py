@@ -1,5 +1,6 @@
 """Traces and curvature by layer against dense Hessians and Gauss-Newton matrices."""
 
+import math
 from typing import Any
 
 import pytest
@@ -280,6 +281,7 @@ def test_errors():
         (lambda: curvature_trace(net, X, Y, applications=0), "applications must be >= 4, got 0"),
         (lambda: curvature_trace(net, X, Y, loss=lambda z, y: z), "one differentiable number"),
         (lambda: curvature_trace(nn.ReLU(), X, Y), "model must have parameters"),
+        (lambda: curvature_trace(net, X, Y, loss=lambda z, y: math.nan * (z**2).sum()), "finite"),
         (lambda: layer_curvature(net, X, Y, applications=1), "applications must be >= 2, got 1"),
         (lambda: layer_curvature(net, X, Y, tol=0.0), "tol must be > 0, got 0"),
     ]:

@@ -113,6 +113,8 @@ def test_errors():
         gradient_noise(net, X[:2], Y[:2])
     with pytest.raises(ValueError, match="level must be < 1, got 1"):
         gradient_noise(net, X, Y, level=1.0)
+    with pytest.raises(ValueError, match="gradients of model must be finite, got NaN"):
+        gradient_noise(net, X, Y, loss=lambda z, y: z.sum() * math.nan)
     with pytest.raises(ValueError, match="y must be a tensor"):
         gradient_noise(net, X)
     with pytest.raises(ValueError, match="x must hold at least 3 examples, got 0"):

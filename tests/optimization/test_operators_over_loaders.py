@@ -83,6 +83,23 @@ def test_tokens_that_are_padded_count_for_nothing():
     )
 
 
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name != "gradient_covariance"])
+def test_classes_may_be_bytes(name):
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0]).double() if name == "hessian" else None
+    make = partial(OPERATORS[name], loss=nn.CrossEntropyLoss(weights))
+    for n in (17, 4):  # as many examples as classes, too
+        wanted = make(net(), X[:n], Y[:n]) @ V
+        torch.testing.assert_close(make(net(), X[:n], Y[:n].byte()) @ V, wanted)
+    wanted = make(net(), X, Y) @ V
+    torch.testing.assert_close(make(net(), loader(Y.byte())) @ V, wanted)
+
+
+def test_examples_whose_targets_are_all_ignored_may_go_in_portions():
+    y = Y.where((torch.arange(17) % 8 > 0), -100)  # the first, the middle one and the last
+    for make in (hessian, gauss_newton, fisher):
+        torch.testing.assert_close(make(net(), X, y, memory=2**13) @ V, make(net(), X, y) @ V)
+
+
 def test_sums_are_added():
     def loss(z, y):
         return F.mse_loss(z, y, reduction="sum")

@@ -136,3 +136,24 @@ def test_groups_keep_the_ratio_of_their_rates_and_others_stay_where_they_are():
     given: Any = {"loss": lambda z, _: z.sum()}
     assert sharpness(two, X, preconditioner=both, **given).value == pytest.approx(4 * 2)
     assert sharpness(two, X, preconditioner=first, **given).value == pytest.approx(2)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.Adagrad, torch.optim.RMSprop])
+def test_parameters_that_never_had_a_gradient_stay_where_they_are(kind):
+    class Unused(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.pool = nn.Linear(3, 3), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.a(x)
+
+    net = Unused().double()
+    optimizer = kind(net.parameters(), lr=0.1)
+    F.cross_entropy(net(X), Y).backward()
+    optimizer.step()
+    found, alone = (
+        sharpness(model, X, Y, preconditioner=optimizer, tol=1e-6) for model in (net, net.a)
+    )
+    assert found.value == pytest.approx(alone.value, rel=1e-8)
+    assert not found.vector[12:].any()

@@ -49,12 +49,16 @@ class Terms(NamedTuple):
         """Which targets that are classes count."""
         return self.target != self.ignore_index
 
+    @property
+    def classes(self) -> Tensor:
+        """Targets that are classes, any of them where they are ignored."""
+        return self.target.where(self.kept, 0).long()  # bytes would be a mask
+
     def counted(self, z: Tensor) -> Float[Tensor, " ..."]:
         """What each target counts in the sum by which a mean divides: nothing if ignored."""
         if self.target.is_floating_point():
             return torch.ones_like(z.detach().select(class_axis(z), 0))
-        w = self.weights(z)
-        return w[self.target.where(self.kept, 0)] * self.kept
+        return self.weights(z)[self.classes] * self.kept
 
     def weights(self, z: Tensor) -> Float[Tensor, " k"]:
         """Those of the classes."""
@@ -83,9 +87,8 @@ class Terms(NamedTuple):
         if self.target.is_floating_point():
             t = (1 - epsilon) * self.target + epsilon / len(w)
             return found.sub_(along * t * (back.unsqueeze(axis) if back.ndim else back))
-        classes = self.target.where(self.kept, 0).unsqueeze(axis)
         own = (1 - epsilon) * self.counted(z) * back
-        found.scatter_add_(axis, classes, -own.unsqueeze(axis))
+        found.scatter_add_(axis, self.classes.unsqueeze(axis), -own.unsqueeze(axis))
         if epsilon:
             found -= epsilon / len(w) * along * (back * self.kept).unsqueeze(axis)
         return found

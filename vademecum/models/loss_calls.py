@@ -45,7 +45,7 @@ class LossCall(NamedTuple):
         classes = self.function in (F.cross_entropy, F.nll_loss)
         if classes and not y.is_floating_point():
             kept = y != self.given["ignore_index"]
-            return kept.sum() if w is None else (w[y.where(kept, 0)] * kept).sum()
+            return kept.sum() if w is None else (w[y.where(kept, 0).long()] * kept).sum()
         count = max(z.numel(), y.numel())
         count = count // z.shape[min(1, z.ndim - 1)] if classes else count
         return torch.tensor(count, device=z.device)

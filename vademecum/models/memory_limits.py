@@ -6,9 +6,10 @@ as far as an estimate goes.
 
 Portions may be added up only if examples do not influence each other and the loss is a mean over
 them, or one of torch's sums: whether three examples one by one have the loss that they have at once
-is asked first.
+is asked first, if that is a number.
 """
 
+import math
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
@@ -86,6 +87,8 @@ class Portions:
         passes = Passes(x, y, portions=lambda x, y: 1)
         with torch.enable_grad():  # so that the loss may insist on a graph
             one = float(self._value(x, y).detach())
+            if not math.isfinite(one):  # such as a mean over terms that are all ignored
+                return
             other = float(passes.mean(self._value, by_examples=self._by_examples).detach())
         close = torch.finfo(torch.float32).eps ** 0.5
         if abs(one - other) > close * max(abs(one), abs(other)):

@@ -37,6 +37,7 @@ from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
 from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional
 from vademecum.models import Entangled, Loss, described, differentiable_output, loss_for
+from vademecum.optimization.sharpest_direction import NotFinite
 
 __all__ = ["NoRule", "exact_traces"]
 
@@ -82,6 +83,7 @@ def exact_traces(
 
     Raises:
         NoRule: If it cannot be had in this way, or not with so few passes.
+        NotFinite: If the loss has no finite curvature in the outputs.
     """
     try:
         plan = study(f, x)
@@ -131,6 +133,8 @@ def _eigenvectors(output: Tensor, y: Any, loss: Loss | None) -> tuple[Tensor, Te
     curvature = torch.stack([product(e.expand(n, k)) for e in eye], -1).double()
     weights = (1 + torch.arange(n, device=z.device)).cos()[:, None]  # tell examples apart
     together = product(weights.expand(n, k)).double()
+    if not curvature.isfinite().all():
+        raise NotFinite("the loss's curvature must be finite, got NaN or infinity")
     gap = (together - weights * curvature.sum(-1)).abs().max()
     if gap > torch.finfo(z.dtype).eps ** 0.5 * curvature.abs().max():
         raise NoRule("loss must be a sum over examples")

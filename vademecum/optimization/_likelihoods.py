@@ -122,7 +122,7 @@ class Likelihood:
         return outer(r, axes, weight)
 
     def _one_hot(self, y: Tensor) -> Tensor:
-        y = y.where(y != self._ignored, 0).unsqueeze(self._axis)
+        y = y.where(y != self._ignored, 0).long().unsqueeze(self._axis)
         return torch.zeros_like(self.a).scatter_(self._axis, y, 1)
 
     def draw(self, generator: torch.Generator | None) -> Tensor:

@@ -49,7 +49,7 @@ class Preconditioner(NamedTuple):
     """
 
     scale: Tensor
-    """The diagonal of $D^{-1/2}$, zero for parameters that the optimiser does not hold."""
+    """The diagonal of $D^{-1/2}$, zero for parameters that the optimiser does not move."""
     bound: float
     r"""The bound $c$ of $\eta \lambda$, with the rate $\eta$ of the first group."""
 
@@ -67,18 +67,22 @@ def preconditioner_of(optimizer: Any, f: Functional) -> Preconditioner:
         raise ValueError(f"preconditioner must be one of {known}, got {kind.__name__}")
     names = {id(p): name for name, p in f.parameters.items()}
     scales = {name: torch.zeros_like(p.detach()) for name, p in f.parameters.items()}
-    rate, bounds = float(optimizer.param_groups[0]["lr"]), set[float]()
+    rate, bounds, moved = float(optimizer.param_groups[0]["lr"]), set[float](), False
     if not rate > 0:
         raise ValueError(f"the first rate of preconditioner must be > 0, got {rate}")
     for group in optimizer.param_groups:
         ratio = float(group["lr"]) / rate
         for p in group["params"]:
             if id(p) in names and p.requires_grad:
-                D = _DIAGONALS[kind](group, _state(optimizer, p, names[id(p)]), p.detach())
-                scales[names[id(p)]] = (ratio / D).sqrt()
                 bounds.add(_bound(kind, group))
+                state = optimizer.state.get(p, {})
+                if _DIAGONALS[kind] is _plain or float(state.get("step", 0)) > 0:
+                    D, moved = _DIAGONALS[kind](group, state, p.detach()), True
+                    scales[names[id(p)]] = (ratio / D).sqrt()
     if not bounds:
         raise ValueError("preconditioner must hold parameters of model, got none of them")
+    if not moved:
+        raise ValueError("preconditioner must have made a step, got one that has made none")
     if len(bounds) > 1:
         raise ValueError(f"preconditioner must have one momentum, got the bounds {sorted(bounds)}")
     return Preconditioner(f.ravel(scales), bounds.pop())
@@ -93,13 +97,6 @@ def threshold_of(optimizer: Optimizer) -> float:
     """
     group = optimizer.param_groups[0]
     return _bound(type(optimizer), group) / float(group["lr"])
-
-
-def _state(optimizer: Optimizer, p: Tensor, name: str) -> dict[str, Any]:
-    state = optimizer.state.get(p, {})
-    if _DIAGONALS[type(optimizer)] is not _plain and not (state and float(state["step"]) > 0):
-        raise ValueError(f"preconditioner must have made a step, and has made none for {name}")
-    return state
 
 
 def _bound(kind: type[Optimizer], group: Group) -> float:

@@ -182,7 +182,7 @@ def pl_constant(
         model: Any module.
         x: The inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
             of batches `(x, y)`, or of mappings with the targets in "labels", whose losses count by
-            their numbers of examples.
+            their numbers of terms, or of examples where the loss is none of torch's.
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.

@@ -112,7 +112,7 @@ def gradient_noise(
 
     Raises:
         ValueError: If there are fewer than three examples or no parameters, or nothing is
-            differentiable, or the examples influence each other.
+            differentiable, or the examples influence each other, or gradients are not finite.
 
     Example:
         >>> x = torch.linspace(-1, 3, 200)[:, None]  # a mean of 1 and a variance of 4/3
@@ -134,8 +134,10 @@ def gradient_noise(
         kept = block if i == 0 else None
     if (n := sum(map(len, squares))) < 3:
         raise ValueError(f"x must hold at least 3 examples, got {n}")
-    again = rows(progress) if kept is None else [kept]
-    c = torch.cat([block @ total.to(block.dtype) for block in again]).double()
+    if not total.isfinite().all():
+        raise ValueError("the gradients of model must be finite, got NaN or infinity")
+    again, wide = rows(progress) if kept is None else [kept], total.to(_wide(f.dtype))
+    c = torch.cat([block.to(wide) @ wide for block in again]).double()
     return _noise(torch.cat(squares), c, float(norm.ppf((1 + level) / 2)))
 
 
@@ -149,6 +151,10 @@ def _rows(
             n = count_examples(inputs, targets)
             for here in portions(n, each=width, memory=room):
                 yield each(*map_tensors((inputs, targets), itemgetter(here)))
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _noise(a: Tensor, c: Tensor, z: float) -> GradientNoise:
