@@ -1,6 +1,7 @@
 """Certificates of descent against closed forms, exact moments, and the functions they refuse."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from vademecum.optimization import HeavyBall, Nesterov, certify_descent
 
-DOUBLE = {"dtype": torch.float64}
+DOUBLE: dict[str, Any] = {"dtype": torch.float64}
 CURVATURES = torch.tensor([1.0, 4.0, 25.0], **DOUBLE)
 START = torch.tensor([1.0, -2.0, 0.5], **DOUBLE)
 AT = torch.arange(31, **DOUBLE)
@@ -44,7 +45,7 @@ def modes(method: str) -> Tensor:
     return torch.stack(found)
 
 
-CASES = {
+CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "gradient": (
         {"method": "gradient_descent", "mu": 1.0},
         lambda gap, R2: (24 / 25) ** AT * gap,

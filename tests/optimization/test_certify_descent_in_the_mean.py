@@ -1,6 +1,7 @@
 """Certificates of stochastic methods against exact moments and closed forms."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from vademecum.optimization import certify_descent
 
-DOUBLE = {"dtype": torch.float64}
+DOUBLE: dict[str, Any] = {"dtype": torch.float64}
 START = torch.tensor([1.0, -2.0, 0.5], **DOUBLE)
 
 
@@ -59,7 +60,13 @@ def test_interpolation_needs_an_exact_fit():
     X = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], **DOUBLE)
     target = X @ torch.tensor([1.0, 2.0], **DOUBLE)
     mu = float(torch.linalg.eigvalsh(X.T @ X / 3)[0])
-    options = {"method": "sgd", "assuming": "interpolation", "L": 1.0, "mu": mu, "steps": 20}
+    options: dict[str, Any] = {
+        "method": "sgd",
+        "assuming": "interpolation",
+        "L": 1.0,
+        "mu": mu,
+        "steps": 20,
+    }
     result = certify_descent(lambda w: (X @ w - target).square() / 2, START[:2], **options)
     assert result.held
     A = 1 - mu / 2

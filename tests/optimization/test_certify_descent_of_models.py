@@ -1,5 +1,7 @@
 """Certificates of descent on models with data, bad inputs, drawings."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,7 +11,7 @@ from vademecum.gradients import functional
 from vademecum.models import SlowPathWarning
 from vademecum.optimization import certify_descent, draw_descent
 
-DOUBLE = {"dtype": torch.float64}
+DOUBLE: dict[str, Any] = {"dtype": torch.float64}
 START = torch.tensor([1.0, -2.0], **DOUBLE)
 
 
@@ -48,7 +50,13 @@ def test_models_are_functions_of_their_parameters_and_stay_as_they_are(method):
     spectrum = torch.linalg.eigvalsh(rows.T @ rows / 12) * 2
     largest = 2 * rows.square().sum(1).max() if method in ("sgd", "svrg") else spectrum[-1]
     L = float(largest)
-    options = {"method": method, "L": L, "mu": float(spectrum[0]), "steps": 20, "runs": 3}
+    options: dict[str, Any] = {
+        "method": method,
+        "L": L,
+        "mu": float(spectrum[0]),
+        "steps": 20,
+        "runs": 3,
+    }
     options |= {"period": 10} if method == "svrg" else {}
     f = functional(model)
     before, theta = {k: v.clone() for k, v in model.state_dict().items()}, f.theta.clone()
@@ -113,7 +121,7 @@ def test_what_cannot_be_mapped_is_evaluated_point_by_point():
     def choosy(x: Tensor) -> Tensor:
         return scalars(x) if float(x.detach().sum()) < 1e9 else x
 
-    options = {"method": "sgd", "L": 3.0, "mu": 2.0, "steps": 5, "runs": 4}
+    options: dict[str, Any] = {"method": "sgd", "L": 3.0, "mu": 2.0, "steps": 5, "runs": 4}
     torch.manual_seed(0)
     with pytest.warns(SlowPathWarning, match="one point after the other"):
         slow = certify_descent(choosy, START[:1], **options)
@@ -122,9 +130,14 @@ def test_what_cannot_be_mapped_is_evaluated_point_by_point():
     torch.testing.assert_close(slow.gap, fast.gap)
 
 
-RIGHT = {"f": bowl, "x0": START, "L": 4.0, "steps": 3}
-SGD = {**RIGHT, "f": scalars, "x0": START[:1], "method": "sgd", "L": 3.0, "mu": 2.0}
-LINE = {"f": nn.Linear(2, 1, **DOUBLE), "x0": regression()[0], "y": regression()[1], "L": 9.0}
+RIGHT: dict[str, Any] = {"f": bowl, "x0": START, "L": 4.0, "steps": 3}
+SGD: dict[str, Any] = {**RIGHT, "f": scalars, "x0": START[:1], "method": "sgd", "L": 3.0, "mu": 2.0}
+LINE: dict[str, Any] = {
+    "f": nn.Linear(2, 1, **DOUBLE),
+    "x0": regression()[0],
+    "y": regression()[1],
+    "L": 9.0,
+}
 LOADER = DataLoader(TensorDataset(*regression()), batch_size=4)
 
 
@@ -202,7 +215,7 @@ def test_draw_descent_shows_gap_bound_and_intervals():
 def test_certificates_on_cuda():
     dice = torch.Generator("cuda").manual_seed(0)
     for method in ("gradient_descent", "nesterov", "heavy_ball"):
-        options = {"method": method, "L": 4.0, "mu": 1.0, "steps": 20}
+        options: dict[str, Any] = {"method": method, "L": 4.0, "mu": 1.0, "steps": 20}
         there, here = (certify_descent(bowl, START.to(d), **options) for d in ("cuda", "cpu"))
         torch.testing.assert_close(there.gap, here.gap)
         assert there.held

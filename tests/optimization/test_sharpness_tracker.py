@@ -92,7 +92,7 @@ def test_training_goes_on_as_without():
 
 def test_a_run_that_diverges_goes_on():
     net = mlp([3, 4, 3], nn.Tanh).double()
-    weight = next(net.parameters())
+    weight = net.get_parameter("0.weight")
     tracker = SharpnessTracker(net, X, Y)
     tracker.step()
     nn.init.constant_(weight, math.nan)
