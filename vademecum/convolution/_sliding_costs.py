@@ -5,6 +5,7 @@ server with AVX2, torch 2.13 with MKL, for float32 and for what is wider.
 """
 
 import math
+from functools import lru_cache
 
 from torch import Tensor
 
@@ -21,37 +22,45 @@ _PLAN = (14.0, 27.0)  # a place along each axis of a transform, once
 _CACHE, _BEYOND = 2**22, 3.0  # bytes, and how much slower larger arrays are
 
 
+Sizes = tuple[int, ...]
+Ends = tuple[tuple[int, int], ...]
+
+
 def cheaper_by_fft(x: Tensor, kernel: Tensor, window: Window) -> bool:
     """Whether Fourier transforms are estimated to be faster."""
-    if kernel.numel() == 1:
-        return False
     wide = int(x.element_size() > 4)
-    batch = x.numel() // math.prod(x.shape[x.ndim - kernel.ndim :])
-    return _transforms(x, kernel, window, batch, wide) < _products(kernel, window, batch, wide)
+    return _cheaper(tuple(x.shape), tuple(kernel.shape), tuple(window), wide)
 
 
-def _products(kernel: Tensor, window: Window, batch: int, wide: int) -> float:
+@lru_cache(4096)
+def _cheaper(shape: Sizes, k: Sizes, window: Ends, wide: int) -> bool:
+    n = shape[len(shape) - len(k) :]
+    batch = math.prod(shape) // math.prod(n)
+    return math.prod(k) > 1 and (
+        _transforms(n, k, window, batch, wide) < _products(k, window, batch, wide)
+    )
+
+
+def _products(k: Sizes, window: Ends, batch: int, wide: int) -> float:
     outputs = batch * math.prod(stop - start for start, stop in window)
     slower = _BEYOND if outputs * (4 << wide) > _CACHE else 1.0
-    if kernel.numel() <= FEW:
-        calls = (0.9 + 0.5 * kernel.ndim) * _CALL  # slices, and one product
-        return 3 * _CALL + kernel.numel() * (calls + slower * outputs * _TAP[wide])
-    k = kernel.shape[-1]
-    span, rows = slab_width(k) + k - 1, kernel.numel() // k
+    taps = math.prod(k)
+    if taps <= FEW:
+        calls = (0.9 + 0.5 * len(k)) * _CALL  # slices, and one product
+        return 3 * _CALL + taps * (calls + slower * outputs * _TAP[wide])
+    span, rows = slab_width(k[-1]) + k[-1] - 1, taps // k[-1]
     each = 2 * _CALL + slower * outputs * (_COPY[wide] + span * _SLAB[wide])
     return 18 * _CALL + rows * each
 
 
-def _transforms(x: Tensor, kernel: Tensor, window: Window, batch: int, wide: int) -> float:
-    d = kernel.ndim
-    N = transform_lengths(x.shape[x.ndim - d :], kernel.shape, window)
-    axes = zip(N, kernel.shape, x.shape[x.ndim - d :], window, strict=True)
+def _transforms(n: Sizes, k: Sizes, window: Ends, batch: int, wide: int) -> float:
+    N = transform_lengths(n, k, window)
     tiles = [
-        1 if max(e, n + k - 1 - s) <= size else -(-(e - s) // (size - k + 1))
-        for size, k, n, (s, e) in axes
+        1 if max(e, size + taps - 1 - s) <= length else -(-(e - s) // (length - taps + 1))
+        for length, taps, size, (s, e) in zip(N, k, n, window, strict=True)
     ]
     points, stripes = math.prod(N), math.prod(tiles[:-1])  # the last axis is one call
     total = batch * math.prod(tiles) * points
     slower = _BEYOND if total / stripes * (4 << wide) > _CACHE else 1.0
     work = slower * (total + points) * math.log2(points) * _WAVE[wide]
-    return ((1 + 9 * d) * _CALL + sum(N) * _PLAN[wide]) * stripes + work
+    return ((1 + 9 * len(k)) * _CALL + sum(N) * _PLAN[wide]) * stripes + work
