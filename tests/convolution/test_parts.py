@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import vademecum.convolution as room
+from tests.convolution.test_networks import IMAGES
 from vademecum.convolution import CausalConv1d, LocallyConnected2d, SoftmaxPool
 from vademecum.testing import check_part
 
@@ -21,7 +22,8 @@ def test_laws(name):
 
 
 def test_nothing_is_left_out():
-    """A new module needs a line above."""
+    """A new layer needs a line above, a new network one among those of its own tests."""
     classes = [thing for name in room.__all__ if isinstance(thing := getattr(room, name), type)]
     modules = {thing.__name__ for thing in classes if issubclass(thing, nn.Module)}
-    assert modules == set(PARTS)
+    networks = {type(make()).__name__ for make, _ in IMAGES.values()}
+    assert modules == {*PARTS, *networks, "TextCNN", "WaveNet"}
