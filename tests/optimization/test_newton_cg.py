@@ -226,3 +226,15 @@ def test_bad_searches(knobs, message, unchecked):
     f, x, direction = (given.pop(name) for name in ("f", "x", "direction"))
     with pytest.raises(ValueError, match=message):
         line_search(f, x, direction, **given)
+
+
+def test_attention_and_convolutions_have_second_derivatives():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv1d(4, 8, 1), nn.TransformerEncoderLayer(6, 2, 8, 0.0, batch_first=True)
+    )
+    x, flags = torch.randn(2, 4, 6), torch.backends.cuda.flash_sdp_enabled()
+    optimizer = NewtonCG(net.parameters(), max_products=5)
+    losses = [optimizer.step(lambda: (net(x) - 1).square().mean()) for _ in range(3)]
+    assert losses[0] > losses[1] > losses[2]
+    assert torch.backends.cuda.flash_sdp_enabled() == flags

@@ -24,8 +24,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vademecum.arguments import number, whole
+from vademecum.models import twice_differentiable
 from vademecum.optimization.backtracking import LineSearch, backtrack
 
 __all__ = ["NewtonCG"]
@@ -76,6 +78,7 @@ class NewtonCG(torch.optim.Optimizer):
             raise ValueError(f"params must be real, of one dtype and device, got {sorted(kinds)}")
 
     @torch.no_grad()
+    @sdpa_kernel(SDPBackend.MATH)  # the others have no second derivative
     def step(self, closure: Callable[[], Tensor] | None = None) -> float:  # pyright: ignore
         """Take a step, or none if none pays.
 
@@ -93,7 +96,7 @@ class NewtonCG(torch.optim.Optimizer):
         if closure is None:
             raise ValueError("closure must be a function that returns the loss, got None")
         params = [p for p in self.param_groups[0]["params"] if p.requires_grad]
-        with torch.enable_grad():
+        with torch.enable_grad(), twice_differentiable():
             loss = _loss(closure, params)
             value = loss.item()
             grads = _gradients(loss, params)
