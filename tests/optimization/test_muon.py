@@ -250,6 +250,21 @@ def test_two_processes_take_the_step_of_one(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_off_the_cpu_a_void_step_leaves_momentum_and_matrices(nesterov, monkeypatch):
+    shape, knobs = (4, 3), {"lr": 0.1, "weight_decay": 0.1, "nesterov": nesterov}
+    good, other = torch.randn(shape), torch.randn(shape)
+    wanted, p = torch.ones(shape), torch.ones(shape)
+    run([wanted], [[good], [other]], **knobs)
+    monkeypatch.setattr("vademecum.optimization._stepping._may_not_wait", lambda device: True)
+    optimizer = Muon([p], **knobs)
+    for gradient in (good, torch.full(shape, torch.nan), other):
+        p.grad = gradient.clone()
+        optimizer.step()
+        optimizer._pending = ()  # the host has not heard of it
+    torch.testing.assert_close(p, wanted)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_void_step_on_an_accelerator():
