@@ -90,6 +90,16 @@ def test_averaged_sgd_on_kinks():
     assert result.constants["eta"] == pytest.approx(2 / 4)
 
 
+def test_averaged_sgd_from_the_minimiser_has_nothing_to_gain():
+    at = torch.zeros(1, **DOUBLE)
+    result = certify_descent(
+        lambda x: torch.stack([x.abs(), x.abs()])[:, 0], at, method="averaged_sgd", G=1.0, steps=4,
+        minimiser=at, runs=2,
+    )  # fmt: skip
+    assert result.bound.tolist() == [0.0] * 4
+    assert result.gap.tolist() == [0.0] * 4
+
+
 def test_svrg_is_measured_at_its_snapshots_and_beats_sgd():
     dice = torch.Generator().manual_seed(0)
     X = torch.cat([torch.eye(3, **DOUBLE)] * 4)

@@ -42,6 +42,26 @@ class Odd(nn.Module):
         return self.unit(self.drop(self.norm(x))) * self.frozen
 
 
+class Together(nn.Module):
+    """A linear unit whose mean over the batch is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unit = nn.Linear(2, 1, **DOUBLE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.unit(x)
+        return z - z.mean(0)
+
+
+class Choosy(nn.Linear):
+    """A linear unit that looks at values."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        z = super().forward(input)
+        return z if float(z.detach().sum()) < 1e9 else -z
+
+
 @pytest.mark.parametrize("method", ["gradient_descent", "nesterov", "sgd", "svrg"])
 def test_models_are_functions_of_their_parameters_and_stay_as_they_are(method):
     torch.manual_seed(0)
@@ -130,6 +150,20 @@ def test_what_cannot_be_mapped_is_evaluated_point_by_point():
     torch.testing.assert_close(slow.gap, fast.gap)
 
 
+def test_models_that_cannot_be_mapped_take_examples_one_by_one():
+    x, y = regression()
+    model, plain = Choosy(2, 1, **DOUBLE), nn.Linear(2, 1, **DOUBLE)
+    plain.load_state_dict(model.state_dict())
+    options: dict[str, Any] = {"method": "sgd", "L": 20.0, "mu": 0.1, "steps": 4, "runs": 3}
+    torch.manual_seed(0)
+    with pytest.warns(SlowPathWarning, match="one after the other|one point after the other"):
+        slow = certify_descent(model, x, y, **options)
+    torch.manual_seed(0)
+    fast = certify_descent(plain, x, y, **options)
+    torch.testing.assert_close(slow.gap, fast.gap)
+    torch.testing.assert_close(slow.bound, fast.bound)
+
+
 RIGHT: dict[str, Any] = {"f": bowl, "x0": START, "L": 4.0, "steps": 3}
 SGD: dict[str, Any] = {**RIGHT, "f": scalars, "x0": START[:1], "method": "sgd", "L": 3.0, "mu": 2.0}
 LINE: dict[str, Any] = {
@@ -163,6 +197,8 @@ LOADER = DataLoader(TensorDataset(*regression()), batch_size=4)
         ({**RIGHT, "x0": torch.ones(2).long()}, "x0 must be floating point"),
         ({**RIGHT, "x0": torch.tensor([1.0, float("nan")])}, "x0 must be finite"),
         ({**RIGHT, "x0": torch.ones(2, dtype=torch.complex64)}, "x0 must be real"),
+        ({**RIGHT, "x0": torch.ones(2).half()}, "x0 must be in single or double precision"),
+        ({**RIGHT, "f": lambda x: x.sum(), "L": None, "minimiser": START}, "L must be given where"),
         ({**RIGHT, "x0": [1.0, 2.0]}, "x0 must be a tensor, got list"),
         ({**RIGHT, "f": 3}, "f must be a function or a module, got int"),
         ({**RIGHT, "f": lambda x: 3.0}, "f must give one number or a vector, got float"),
@@ -183,7 +219,11 @@ LOADER = DataLoader(TensorDataset(*regression()), batch_size=4)
         ({**LINE, "x0": LOADER, "y": None}, "x must be at hand, got a DataLoader"),
         ({**LINE, "y": regression()[1][:3]}, "x and y must have equally many examples"),
         ({**LINE, "f": nn.Identity()}, "model must have parameters to move, got none"),
+        ({**LINE, "f": nn.Linear(2, 1).bfloat16()}, "model must be in single or double precision"),
         ({**LINE, "loss": lambda z, y: z - y}, "loss must give one number"),
+        ({**LINE, "f": nn.Linear(2, 3, **DOUBLE), "method": "sgd", "loss": lambda z, y: z - y},
+         "loss must give one number"),
+        ({**LINE, "f": Together(), "method": "sgd"}, "model must treat examples independently"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("unchecked")

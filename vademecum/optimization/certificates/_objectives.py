@@ -21,10 +21,13 @@ from vademecum.models import (
     cannot_be_mapped,
     count_examples,
     described,
+    insist_on_same_outputs,
     loss_for,
     map_tensors,
+    summed,
     warn_of_slow_path,
 )
+from vademecum.optimization.sharpest_direction import in_full_precision
 
 __all__ = ["Objective", "model_objective", "vector_objective"]
 
@@ -97,6 +100,8 @@ def vector_objective(f: Callable[[Tensor], Tensor], x0: Any, *, terms: bool) -> 
     start = floats("x0", x0, ndim=1)
     if start.is_complex():
         raise ValueError(f"x0 must be real, got {start.dtype}")
+    if torch.finfo(start.dtype).bits < 32:
+        raise ValueError(f"x0 must be in single or double precision, got {start.dtype}")
     start = start.detach().clone()
     with torch.enable_grad():
         found = f(start.clone().requires_grad_())
@@ -122,15 +127,12 @@ def model_objective(
     f, measure = functional(model, output=output), loss_for(y, loss)
     if not f.size:
         raise ValueError("model must have parameters to move, got none")
+    in_full_precision(f.dtype)
     n = count_examples(x, y)
 
     def one(theta: Tensor, x: Any, y: Any) -> Tensor:
         alone = map_tensors(x, lambda t: t.unsqueeze(0))
-        return measure(f(theta, alone), None if y is None else y.unsqueeze(0)).sum()
-
-    def each(theta: Tensor) -> Tensor:
-        places = (None, 0, None if y is None else 0)
-        return torch.vmap(one, in_dims=places)(theta, x, y)
+        return summed(measure)(f(theta, alone), None if y is None else y.unsqueeze(0))
 
     def value(theta: Tensor) -> Tensor:
         found = measure(f(theta, x), y)
@@ -138,7 +140,34 @@ def model_objective(
             raise ValueError(f"loss must give one number, got {described(found)}")
         return found.sum()
 
-    made = Objective(f.theta, each, None if terms else value)
+    if terms:
+        with torch.no_grad():
+            first, among = f(f.theta, map_tensors(x, lambda t: t[:1])), f(f.theta, x)
+        if isinstance(first, Tensor):
+            insist_on_same_outputs(first, among[:1], [f.dtype])
+    made = Objective(f.theta, _each(one, x, y, n), None if terms else value)
     floats("loss", made.value(f.theta))
-    assert n > 0
     return made
+
+
+def _each(one: Callable[[Tensor, Any, Any], Tensor], x: Any, y: Any, n: int) -> Terms:
+    """The terms of all examples, at once where the model can be mapped."""
+    places, mapped = (None, 0, None if y is None else 0), True
+
+    def each(theta: Tensor) -> Tensor:
+        nonlocal mapped
+        if mapped:
+            try:
+                return torch.vmap(one, in_dims=places)(theta, x, y)
+            except RuntimeError as error:
+                if not cannot_be_mapped(error):
+                    raise
+                warn_of_slow_path("examples go through one after the other", error)
+                mapped = False
+        rows = [
+            one(theta, map_tensors(x, lambda t, i=i: t[i]), None if y is None else y[i])
+            for i in range(n)
+        ]
+        return torch.stack(rows)
+
+    return each

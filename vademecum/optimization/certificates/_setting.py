@@ -114,7 +114,10 @@ def _find_constants(
         elif (made.assuming, name) == ("pl", "mu"):
             made.estimated.append(name)  # from the run
         else:
-            setattr(c, name, searches[name]())
+            value = searches[name]()
+            if not value > 0:
+                raise ValueError(f"{name} must be given where f is flat, got {value:g} by a search")
+            setattr(c, name, value)
             made.estimated.append(name)
     if c.mu > c.L and "mu" in made.estimated:  # two estimates, or one beside a given one
         c.mu = c.L

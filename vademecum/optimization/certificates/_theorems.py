@@ -115,7 +115,8 @@ def _interpolating(t: Tensor, c: Facts) -> Tensor:
 
 
 def _averaged(t: Tensor, c: Facts) -> Tensor:
-    return c.distance**2 / (2 * c.eta * t) + c.eta * c.G**2 / 2
+    way = c.distance**2 / (2 * c.eta) if c.distance else 0.0  # then eta may be 0, too
+    return way / t + c.eta * c.G**2 / 2
 
 
 def _reduced(t: Tensor, c: Facts) -> Tensor:

@@ -151,7 +151,8 @@ def certify_descent(
         runs: How many runs of a stochastic method there are.
         confidence: What the intervals of the means promise, for all steps at once.
         loss: A function of a model's outputs and targets; by default the cross-entropy for integer
-            targets and the mean squared error for others.
+            targets and the mean squared error for others. Stochastic methods take it of every
+            example alone, and minimise the mean.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
         generator: Where random numbers come from; torch's global generator by default.
@@ -160,7 +161,8 @@ def certify_descent(
     Raises:
         ValueError: If there is no such theorem, a constant is out of its range, f is not what is
             assumed as far as that shows (heavy ball beyond quadratics, interpolation without an
-            exact fit, negative curvature), or its values are below the minimum that was given.
+            exact fit, negative curvature), its values are below the minimum that was given, or
+            examples of a model influence each other where they are drawn.
 
     References:
         Nesterov, Lectures on convex optimization, Springer, 2018.
