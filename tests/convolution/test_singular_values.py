@@ -74,6 +74,19 @@ def test_the_largest_ones_come_with_residuals(name, k):
     assert float(found.residuals.max()) < 1e-6 * float(wanted[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("channels", [(4, 2), (2, 4)])
+def test_zeros_among_them_are_found_from_either_side(channels, dtype):
+    layer = nn.Conv1d(channels[0], channels[1], 3, padding=1).to(dtype)
+    twin = layer.weight.data.movedim(int(channels[0] < channels[1]), 0)
+    twin[1] = twin[0]  # half of the smaller side is lost
+    wanted = torch.linalg.svdvals(conv_matrix(layer, (channels[0], 4)).dense().detach())
+    found = conv_singular_values(layer, (channels[0], 4), k=8)
+    eps = torch.finfo(dtype).eps
+    assert torch.allclose(found.values, wanted, rtol=0, atol=30 * eps)
+    assert bool((found.residuals <= 10 * eps**0.5).all())
+
+
 @pytest.mark.parametrize("name", ["wide", "strided", "dilated", "grouped", "one by one, strided"])
 def test_derivatives_of_exact_values(name):
     layer, x, _ = dense(*EXACT[name])
@@ -142,6 +155,8 @@ def test_what_does_not_converge_says_so():
         (C2(4, 6, 3, padding=1, stride=2, **ROUND), (4, 6, 6), {"memory": 999},
          "memory must be at least the 1536 bytes of one frequency, got 999"),
         (nn.Linear(2, 2), (2, 3), {}, "layer must be a Conv"),
+        (C1(1, 2, 3).half(), (1, 6), {}, "in single or double precision, got torch.float16"),
+        (C1(1, 2, 1).bfloat16(), (1, 6), {}, "in single or double precision, got torch.bfloat16"),
     ],
 )  # fmt: skip
 def test_bad_input(layer, x, knobs, message):

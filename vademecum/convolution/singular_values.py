@@ -6,9 +6,10 @@ is not the largest singular value of the kernel reshaped to a matrix, which is w
 
 - With padding that repeats the input and a stride that divides its size, and where windows do not
   overlap, a Fourier transform splits $A$ into small blocks: all singular values, exactly.
-- Else the $k$ largest come from a Krylov space of $A^T A$, or of $A A^T$ if that is smaller. For a
-  unit vector $v$, $\sigma = \|A v\|$ and $u = A v / \sigma$ there is a singular value within the
-  residual $\|A^T u - \sigma v\|$ of $\sigma$.
+- Else the $k$ largest come from a Krylov space of $A^T A$, or of $A A^T$ if that is smaller (then
+  read $A^T$ for $A$). For a unit vector $v$, $\sigma = \|A v\|$ and $u = A v / \sigma$ there is a
+  singular value within $r = \|A^T u - \sigma v\|$ of $\sigma$, and one whose square is within
+  $\sigma r$ of $\sigma^2$; so the residual is $\min(r, \sqrt{\sigma r})$, small also for zeros.
 
 Both are differentiable in the weights, $d \sigma_i = u_i^T\, dA\, v_i$ for a simple one; the second
 once. The claims on the norm of a layer belong to a later room; here tests compare with dense
@@ -85,8 +86,8 @@ def conv_singular_values(
         are exact and differ.
 
     Raises:
-        ValueError: If the layer is of another kind, the input does not fit it, there are fewer than
-            `k`, or `memory` is too small for a single block or Krylov space.
+        ValueError: If the layer is of another kind or in half precision, the input does not fit it,
+            there are fewer than `k`, or `memory` is too small for a single block or Krylov space.
 
     References:
         Sedghi, Gupta and Long, The singular values of convolutional layers, ICLR, 2019.
@@ -98,6 +99,8 @@ def conv_singular_values(
         tensor([4., 2., 2., 0.])
     """
     g = _with_weights(read_layer(layer, x))
+    if g.dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(f"layer must be in single or double precision, got {g.dtype}")
     A = ConvMatrix(g)
     if k is not None:
         whole("k", k, low=1, high=min(A.shape))
@@ -126,13 +129,14 @@ def _by_iteration(
     with torch.no_grad():
         square = A @ A.H if wide else A.H @ A
         found = eigsh(square, k, subspace=_subspace(square, k, memory), **knobs)
-        V = A.H @ found.vectors if wide else found.vectors
-        V = V / torch.linalg.vector_norm(V, dim=0).clamp_min(torch.finfo(V.dtype).tiny)
-        image = A @ V
+        there, back = (A.H, A) if wide else (A, A.H)
+        image = there @ found.vectors
         sigma = torch.linalg.vector_norm(image, dim=0)
-        U = image / sigma.clamp_min(torch.finfo(sigma.dtype).tiny)
-        residuals = torch.linalg.vector_norm(A.H @ U - V * sigma, dim=0)
+        image = image / sigma.clamp_min(torch.finfo(sigma.dtype).tiny)
+        gaps = torch.linalg.vector_norm(back @ image - found.vectors * sigma, dim=0)
+        residuals = torch.minimum(gaps, (sigma * gaps).sqrt())
         order = sigma.argsort(descending=True)
+        U, V = (found.vectors, image) if wide else (image, found.vectors)
         sigma, U, V = sigma[order], U[:, order], V[:, order]
     weight = A._geometry.weight
     if weight is not None and weight.requires_grad and torch.is_grad_enabled():
