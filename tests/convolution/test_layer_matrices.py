@@ -30,6 +30,7 @@ LAYERS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mean with padding": (nn.AvgPool2d(3, stride=2, padding=1), (2, 5, 4)),
     "mean without": (nn.AvgPool2d(3, stride=2, padding=1, count_include_pad=False), (2, 5, 4)),
     "mean rounded up": (nn.AvgPool1d(3, stride=2, ceil_mode=True, padding=1), (2, 6)),
+    "mean of less than a window": (nn.AvgPool1d(3, stride=2, ceil_mode=True), (2, 2)),
     "mean up without": (
         nn.AvgPool2d((3, 2), stride=(2, 3), ceil_mode=True, padding=1, count_include_pad=False),
         (1, 6, 7),
@@ -132,6 +133,7 @@ ERRORS: list[Any] = [
     (C1(2, 3, 3), (5,), r"x must have 2 channels and 1 spatial axes, got shape \(5,\)"),
     (C2(2, 3, 3), torch.zeros(1, 2, 5), r"x must have 2 channels and 2 spatial axes"),
     (C1(2, 3, 9), (2, 5), r"at most the padded input, got 9 places for 5 \+ 2 \* 0"),
+    (nn.AvgPool1d(2, padding=2), (1, 4), r"padding of at most \(2,\) / 2, got \[2\]"),
 ]
 
 

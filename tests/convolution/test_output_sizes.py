@@ -15,13 +15,22 @@ def test_conv_output_size_is_that_of_torchs_layers():
         x, w = torch.zeros(1, 1, size), torch.zeros(1, 1, k)
         knobs: dict[str, Any] = {"stride": s, "padding": p, "dilation": d}
         if size + 2 * p < d * (k - 1) + 1:
-            with pytest.raises(ValueError, match="the kernel must span at most the padded input"):
+            with pytest.raises(ValueError, match="kernel_size must span at most the padded input"):
                 conv_output_size(size, k, **knobs)
             continue
         assert conv_output_size(size, k, **knobs) == F.conv1d(x, w, **knobs).shape[2]
-        if d == 1 and 2 * p <= k:
-            pooled = F.avg_pool1d(x, k, s, p, ceil_mode=True).shape[2]
-            assert conv_output_size(size, k, stride=s, padding=p, ceil_mode=True) == pooled
+
+
+def test_sizes_rounded_up_are_those_of_torchs_pooling():
+    for size, k, s in product(range(1, 9), range(1, 6), range(1, 6)):
+        for p in range(k // 2 + 1):
+            knobs: dict[str, Any] = {"stride": s, "padding": p, "ceil_mode": True}
+            if k - size - 2 * p >= s:
+                with pytest.raises(ValueError, match="kernel_size must span at most the padded"):
+                    conv_output_size(size, k, **knobs)
+                continue
+            found = F.avg_pool1d(torch.zeros(1, 1, size), k, **knobs)
+            assert conv_output_size(size, k, **knobs) == found.shape[2]
 
 
 def test_transposed_ones_are_those_of_torchs_layers():
@@ -58,6 +67,7 @@ def test_several_axes_take_one_number_or_one_each():
         ({"kernel_size": 2.5}, "kernel_size must be an integer, got 2.5"),
         ({"stride": (1, 2)}, r"stride must have 1 entries, got \(1, 2\)"),
         ({"output_padding": 1}, "output_padding must be 0 unless transposed, got 1"),
+        ({"ceil_mode": True, "transposed": True}, "ceil_mode must be False if transposed, got"),
         ({"output_padding": 1, "transposed": True}, "must be below stride or dilation, 1, got 1"),
     ],
 )

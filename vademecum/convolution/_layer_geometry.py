@@ -130,7 +130,10 @@ def _output_size(
         padding = [left for left, _ in pads]
         knobs |= {"padding": padding, "transposed": True, "output_padding": extra}
     elif kind == "pool":
-        knobs |= {"padding": [left for left, _ in pads], "ceil_mode": ceil_mode}
+        padding = [left for left, _ in pads]
+        if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
+            raise ValueError(f"layer must have a padding of at most {kernel} / 2, got {padding}")
+        knobs |= {"padding": padding, "ceil_mode": ceil_mode}
     else:
         sizes = tuple(n + sum(both) for n, both in zip(sizes, pads, strict=True))
     return conv_output_size(sizes, kernel, **knobs)

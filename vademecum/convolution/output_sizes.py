@@ -6,8 +6,9 @@ inputs, $P$ places added at either end and steps of $S$, it starts at $0, S, 2 S
 $$O = \left\lfloor \frac{I + 2 P - d (K - 1) - 1}{S} \right\rfloor + 1$$
 
 times. With `ceil_mode`, as in pooling, the last window may run out of the padded input, as long as
-it starts before the padding at the end. The transposed layer has the sizes the other way round,
-$I = (O - 1) S - 2 P + d (K - 1) + 1$ plus the rest that the division dropped, `output_padding`.
+it starts before the padding at the end; so may the first one, by less than a step. The transposed
+layer has the sizes the other way round, $I = (O - 1) S - 2 P + d (K - 1) + 1$ plus the rest that
+the division dropped, `output_padding`.
 
 Exact. The claim is `output_size`.
 """
@@ -78,6 +79,8 @@ def conv_output_size(
     each = [_each(*given, axes) for given in zip(names, words, low, strict=True)]
     if any(each[5]) and not transposed:
         raise ValueError(f"output_padding must be 0 unless transposed, got {output_padding}")
+    if ceil_mode and transposed:
+        raise ValueError("ceil_mode must be False if transposed, got True")
     one = _transposed if transposed else _rounded_up if ceil_mode else _rounded_down
     found = tuple(one(*numbers) for numbers in zip(*each, strict=True))
     return found if isinstance(size, Sequence) else found[0]
@@ -93,15 +96,16 @@ def _each(name: str, value: Size, low: int, axes: int) -> list[int]:
 def _rounded_down(I: int, K: int, S: int, P: int, d: int, _: int = 0) -> int:
     if d * (K - 1) + 1 > I + 2 * P:
         raise ValueError(
-            f"the kernel must span at most the padded input, got {d * (K - 1) + 1} places for"
+            f"kernel_size must span at most the padded input, got {d * (K - 1) + 1} places for"
             f" {I} + 2 * {P}"
         )
     return (I + 2 * P - d * (K - 1) - 1) // S + 1
 
 
 def _rounded_up(I: int, K: int, S: int, P: int, d: int, _: int = 0) -> int:
-    _rounded_down(I, K, S, P, d)
     count = -((d * (K - 1) + 1 - I - 2 * P) // S) + 1
+    if count < 1:
+        return _rounded_down(I, K, S, P, d)  # which refuses
     return count - 1 if (count - 1) * S >= I + P else count
 
 
