@@ -60,7 +60,8 @@ def impulse_response(
         map: Any map from signals of the shape of `x` to such signals.
         x: A signal, all of whose axes (one to three) are shifted. A generic one, such as random
             numbers, convicts every linear map that is no convolution.
-        tol: What images may differ by, relative to the largest entry; by default
+        tol: What images may differ by, relative to the largest entry of the image and of
+            $\sum_t |h[t]|\, |x[u - t]|$, whose rounding a convolution cannot avoid; by default
             $10 \sqrt{N}$ times the machine precision for $N$ entries.
 
     Returns:
@@ -88,12 +89,13 @@ def impulse_response(
     worst = 0.0
     for signal in (impulse, x):
         stated = convolve(signal, response, mode="circular", method="direct")
+        sums = convolve(signal.abs(), response.abs(), mode="circular", method="direct")
         for shift in _shifts(x):
             axes = tuple(range(x.ndim))
             wanted, found = stated.roll(shift, axes), _image(map, signal.roll(shift, axes))
             gap = float((found - wanted).abs().max())
             worst = max(worst, gap)
-            if gap > allowed * max(float(wanted.abs().max()), float(found.abs().max())):
+            if gap > allowed * max(float(sums.max()), float(found.abs().max())):
                 return ImpulseResponse(None, response, signal, shift, gap)
     return ImpulseResponse(response, response, None, None, worst)
 
