@@ -92,7 +92,7 @@ def test_a_state_knows_its_size_and_prints_on_one_line():
         (lambda: CausalConv1d(2, 1, 2)(torch.zeros(1, 3, 5)), r"shape \(n, 2, T\)"),
         (lambda: CausalConv1d(2, 1, 2)(torch.zeros(1, 2, 0)), "T >= 1"),
         (lambda: CausalConv1d(2, 1, 2).initial_state(0), "n must be >= 1, got 0"),
-        (lambda: _step(torch.zeros(3, 2)), r"x must have the shape \(1, 2\), got"),
+        (lambda: _step(torch.zeros(3, 2)), r"x must have the shape \(1, 2\), got \(3, 2\)"),
     ],
 )
 def test_bad_input(call, message, unchecked):

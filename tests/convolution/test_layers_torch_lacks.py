@@ -89,6 +89,15 @@ def test_its_limits_are_torchs_layers_also_for_large_numbers():
     assert torch.allclose(padded, F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_does_not_overflow(dtype):
+    x = torch.tensor([[[100.0, 300.0, 1.0, 1.0078125]]]).to(dtype)  # 400 * 300 is beyond float16
+    found = SoftmaxPool(2, beta=400.0)(x)
+    assert found.dtype == dtype
+    wanted = SoftmaxPool(2, beta=400.0)(x.double()).to(dtype)
+    assert torch.equal(found, wanted)
+
+
 def test_beta_can_be_learnt():
     pool = SoftmaxPool(2, beta=0.5, learn_beta=True).double()
     assert [name for name, _ in pool.named_parameters()] == ["beta"]
@@ -102,7 +111,7 @@ def test_beta_can_be_learnt():
 IMAGE = torch.zeros(1, 1, 4, 4)
 ERRORS = [
     (lambda: LocallyConnected2d(0, 1, 4, 3), "in_channels must be >= 1, got 0"),
-    (lambda: LocallyConnected2d(1, 1, 4, 5), "kernel must span at most the padded input, got 5"),
+    (lambda: LocallyConnected2d(1, 1, 4, 5), "kernel_size must span at most the padded input"),
     (lambda: LocallyConnected2d(1, 1, 4, 3, stride=0), "stride must be >= 1, got 0"),
     (lambda: LocallyConnected2d(1, 1, (4, 4, 4), 3), r"input_size must have 2 entries, got \(4,"),
     (lambda: LocallyConnected2d(1, 1, 5, 3)(IMAGE), r"shape \(n, 1, 5, 5\), got \(1, 1, 4, 4\)"),
@@ -112,7 +121,7 @@ ERRORS = [
     (lambda: SoftmaxPool(2, beta=float("inf")), "beta must be finite, got inf"),
     (lambda: SoftmaxPool(2)(torch.zeros(3, 3)), r"x must have the shape \(n, c, ...\), 1 to 3"),
     (lambda: SoftmaxPool((2, 2))(torch.zeros(1, 1, 3)), "x must have 2 spatial axes, got 1"),
-    (lambda: SoftmaxPool(5)(IMAGE), "the kernel must span at most the padded input, got 5"),
+    (lambda: SoftmaxPool(5)(IMAGE), "kernel_size must span at most the padded input, got 5"),
     (lambda: SoftmaxPool(3, padding=2)(IMAGE), r"at most half of kernel_size \(3, 3\), got \(2,"),
 ]  # fmt: skip
 

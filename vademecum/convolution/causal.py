@@ -144,7 +144,9 @@ class CausalConv1d(nn.Module):
         """
         inputs, phase = state
         if x.shape != inputs.shape[1:3]:
-            raise ValueError(f"x must have the shape {tuple(inputs.shape[1:3])}, got {x.shape}")
+            raise ValueError(
+                f"x must have the shape {tuple(inputs.shape[1:3])}, got {tuple(x.shape)}"
+            )
         if isinstance(phase, int):
             past = inputs[phase]
             window = torch.cat((past, x[:, :, None]), 2)

@@ -4,8 +4,8 @@ $$y = \frac{\sum_i x_i e^{\beta x_i}}{\sum_i e^{\beta x_i}}$$
 
 over the entries $x_i$ of a window: the minimum for $\beta \to -\infty$, the average for $\beta = 0$
 and the maximum for $\beta \to \infty$. Its derivative in $\beta$ is the variance of $x$ under the
-same weights, so it increases with $\beta$ unless the window is constant. Exact; the exponentials
-cannot overflow. The claim is `pooling_family`.
+same weights, so it increases with $\beta$ unless the window is constant. Exact, with exponentials
+that cannot overflow; half precision is computed in float32. The claim is `pooling_family`.
 """
 
 from collections.abc import Sequence
@@ -73,11 +73,13 @@ class SoftmaxPool(nn.Module):
         if any(2 * pad > taps for pad, taps in zip(p, k, strict=True)):
             raise ValueError(f"padding must be at most half of kernel_size {k}, got {p}")
         conv_output_size(tuple(x.shape[2:]), k, stride=s, padding=p)  # or it refuses
+        dtype = x.dtype
+        x = x.float() if dtype in (torch.float16, torch.bfloat16) else x  # or beta x overflows
         logits = self.beta * x
         if any(p):
             sides = [width for pad in reversed(p) for width in (pad, pad)]
             x, logits = F.pad(x, sides), F.pad(logits, sides, value=-torch.inf)
-        return (_windows(logits, k, s).softmax(-1) * _windows(x, k, s)).sum(-1)
+        return (_windows(logits, k, s).softmax(-1) * _windows(x, k, s)).sum(-1).to(dtype)
 
     def extra_repr(self) -> str:
         """The sizes, as the constructor takes them."""
