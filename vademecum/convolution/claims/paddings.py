@@ -83,7 +83,9 @@ valid_padding.erratum(
     by="exhaustion", sources=("B-279", "B-280", "D-204", "E-142"), budget=0.7,
     short=r"p = d (K - 1) / 2 \implies o = i + 2p - d (K - 1) = i",
 )  # fmt: skip
-def same_padding(zeros: Literal["d (K - 1) / 2", "1", "4"] = "d (K - 1) / 2", largest: int = 30):
+def same_padding(
+    zeros: Literal["d (K - 1) / 2", "(K - 1) / 2", "1"] = "d (K - 1) / 2", largest: int = 30
+):
     r"""Same padding.
 
     Padding keeps the size at stride 1 when the effective kernel $d (K - 1) + 1$ is odd and $p = d
@@ -91,22 +93,23 @@ def same_padding(zeros: Literal["d (K - 1) / 2", "1", "4"] = "d (K - 1) / 2", la
     $k$ and $d = 1$; an $m \times n$ image is extended to $(m + 2p) \times (n + 2q)$ for a $(2p + 1)
     \times (2q + 1)$ filter. No other $p$ does. The name refers to the size; the fill is usually
     zero, but reflected or circular fill is equally same, and an even kernel needs one more entry on
-    one side. All odd $K \le 11$ and $d \le 3$.
+    one side. All $K \le 11$ and $d \le 3$ for which $d (K - 1)$ is even.
 
     Knobs:
         zeros: How many zeros are added on each side.
         largest: The largest length $i$ of a signal.
     """
-    others = [(K, d) for K in range(1, 12, 2) for d in (1, 2, 3) if (K, d) != (5, 1)]
-    for K, d in [(5, 1), *others]:
+    even = [(K, d) for K in range(1, 12) for d in (1, 2, 3) if d * (K - 1) % 2 == 0]
+    for K, d in sorted(even, key=lambda pair: pair != (5, 1)):  # five taps first
         half = d * (K - 1) // 2
-        p = half if zeros == "d (K - 1) / 2" else int(zeros)
+        p = {"d (K - 1) / 2": half, "(K - 1) / 2": (K - 1) // 2, "1": 1}[zeros]
         sizes = [i for i in range(1, largest + 1) if i + 2 * p > d * (K - 1)]
         w = torch.ones(1, 1, K)
         found = [F.conv1d(torch.zeros(1, 1, i), w, padding=p, dilation=d).shape[2] for i in sizes]
-        yield equals("length of the output", found, sizes, K=K, d=d)
-        others = [i for i in range(half + 8) if i != half and 20 + 2 * i > d * (K - 1)]
-        kept = [p for p in others if conv_output_size(20, K, padding=p, dilation=d) == 20]
+        growth = [o - i for o, i in zip(found, sizes, strict=True)]
+        yield equals("growth of the signal", growth, 0, K=K, d=d, p=p)
+        others = [q for q in range(half + 8) if q != half and 20 + 2 * q > d * (K - 1)]
+        kept = [q for q in others if conv_output_size(20, K, padding=q, dilation=d) == 20]
         yield equals("other paddings that keep the size 20", len(kept), 0, K=K, d=d)
     for p, q in ((0, 1), (1, 2), (3, 1)):
         x, w = whole(7, 8), crooked(2 * p + 1, 2 * q + 1)
@@ -124,7 +127,7 @@ def same_padding(zeros: Literal["d (K - 1) / 2", "1", "4"] = "d (K - 1) / 2", la
         yield equals("length with one more entry before", x.unfold(2, K, 1).shape[2], 9, K=K)
 
 
-same_padding.foil("one zero fits three taps only", zeros="1")
+same_padding.foil("half the taps, whatever the dilation", zeros="(K - 1) / 2")
 same_padding.erratum(
     "D-204",
     printed="equates zero padding with same padding",
@@ -133,8 +136,8 @@ same_padding.erratum(
     r" kernel shrinks the output by 2, with $p = 4$ it grows, and reflect padding with the right"
     r" $p$ is same although its fill is not constant.",
     weight="soft",
-    refuted_by="length of the output",
-    zeros="4",
+    refuted_by="growth of the signal",
+    zeros="1",
 )
 
 
