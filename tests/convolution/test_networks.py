@@ -266,7 +266,8 @@ def test_bad_input_is_refused_by_name(call, message):
 @pytest.mark.parametrize(("make", "smallest"), [
     (lambda: AlexNet(2, width=1), 63), (lambda: AlexNet(2, width=6, variant="2012"), 67),
     (lambda: VGG(11, 2, width=1), 32), (lambda: DenseNet(121, 2, width=1), 29),
-    (lambda: GoogLeNet(2, width=2), 15), (lambda: ResNet(18, 2, width=1), 1),
+    (lambda: GoogLeNet(2, width=2), 15), (lambda: GoogLeNet(2, width=2, variant="2014"), 31),
+    (lambda: ResNet(18, 2, width=1), 1),
     (lambda: LeNet5(size=16), 16),
 ])  # fmt: skip
 def test_the_smallest_images_are_taken_and_no_smaller(make, smallest):

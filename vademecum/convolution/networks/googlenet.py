@@ -104,6 +104,9 @@ class InceptionModule(nn.Module):
 class GoogLeNet(nn.Module):
     """GoogLeNet, from images to logits, with torchvision's names.
 
+    The weights that torchvision offers want pixels in [-1, 1], `(pixel - 0.5) / 0.5`: there the
+    module takes images in ImageNet's normalisation back to this before anything else.
+
     Args:
         num_classes: How many logits there are.
         channels: How many channels an image has.
@@ -162,6 +165,7 @@ class GoogLeNet(nn.Module):
             maps = places[name] = a + c + e + f
         self.maxpool3 = nn.MaxPool2d(3, 2, ceil_mode=True)
         self.maxpool4 = nn.MaxPool2d(2 if norm else 3, 2, ceil_mode=True)
+        self.smallest = 15 if norm else 31
         self.aux1 = _Head(places["4a"], num_classes, width, norm=norm) if auxiliary else None
         self.aux2 = _Head(places["4d"], num_classes, width, norm=norm) if auxiliary else None
         self.dropout = nn.Dropout(dropout)
@@ -169,8 +173,8 @@ class GoogLeNet(nn.Module):
         _initialise(self)
 
     def forward(self, x: Float[Tensor, " n c h w"]) -> Float[Tensor, " n k"] | GoogLeNetOutput:
-        """The logits of each image; 224 x 224, or any other size from 15 x 15 on."""
-        check_images(x, self.channels, 15)
+        """The logits of each image; 224 x 224, or any other from 15 x 15 on (2014: 31 x 31)."""
+        check_images(x, self.channels, self.smallest)
         x = self.response(self.maxpool1(self.conv1(x)))
         x = self.maxpool2(self.response(self.conv3(self.conv2(x))))
         x = self.maxpool3(self.inception3b(self.inception3a(x)))
