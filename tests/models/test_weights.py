@@ -73,6 +73,33 @@ def test_tied_tensors_need_one_name():
     assert model.b.weight.eq(1).all()
 
 
+def test_tied_tensors_that_differ_are_refused():
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    model[1].weight = model[0].weight
+    before = model[0].weight.detach().clone()
+    load_weights(model, {"0.weight": before, "1.weight": before.clone()})
+    with pytest.raises(ValueError, match=r"0\.weight and 1\.weight are one tensor in the model"):
+        load_weights(model, {"0.weight": torch.ones(2, 2), "1.weight": torch.zeros(2, 2)})
+    assert model[0].weight.equal(before)
+
+
+def test_tensors_without_numbers_are_refused():
+    """A copy to the meta device does nothing, and one from it fails half-way."""
+    model, thin = nn.Linear(2, 1), nn.Linear(2, 1, device="meta")
+    before = model.weight.detach().clone()
+    state = {"weight": torch.ones(1, 2), "bias": torch.empty(1, device="meta")}
+    with pytest.raises(ValueError, match="bias in the source is on the meta device"):
+        load_weights(model, state)
+    assert model.weight.equal(before)
+    with pytest.raises(ValueError, match="weight of the model is on the meta device"):
+        load_weights(thin, model.state_dict())
+
+
+def test_one_pattern_may_stand_alone():
+    model = nn.Linear(2, 1)
+    load_weights(model, {**model.state_dict(), "aux": torch.ones(1)}, ignore="aux*")
+
+
 def test_numbers_take_the_model_s_dtype():
     model = nn.Linear(2, 1, bias=False)
     load_weights(model, {"weight": torch.tensor([[0.5, 2.0]], dtype=torch.float64)})

@@ -38,8 +38,9 @@ def load_weights(
         ignore: Patterns of names in the source that the model does not need, such as "aux*".
 
     Raises:
-        ValueError: If names are missing, unknown, of another shape or of another kind of number; it
-            lists all of them, and the model is untouched.
+        ValueError: If names are missing, unknown, of another shape or of another kind of number, if
+            shared ones differ, or there are no numbers (the meta device); it lists all of them, and
+            the model is untouched.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -52,7 +53,7 @@ def load_weights(
         shape (2, 2) and must have (1, 2)
     """
     given = source if isinstance(source, Mapping) else _read(Path(source))
-    patterns = tuple(ignore)
+    patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
     given = {
         _renamed(name, model): tensor
         for name, tensor in given.items()
@@ -84,6 +85,7 @@ def _misfits(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> Iterable[st
         yield f"missing {', '.join(missing)}"
     if unknown := [name for name in given if name not in own]:
         yield f"unknown {', '.join(unknown)}"
+    taken: dict[int, str] = {}
     for name, other in given.items():
         if name not in own:
             continue
@@ -97,6 +99,13 @@ def _misfits(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> Iterable[st
             other.is_floating_point() and mine.is_floating_point()
         ):
             yield f"{name} has the dtype {other.dtype} and must have {mine.dtype}"
+        elif other.is_meta or mine.is_meta:
+            whose = "in the source" if other.is_meta else "of the model"
+            yield f"{name} {whose} is on the meta device, without numbers"
+        else:
+            first = taken.setdefault(id(mine), name)
+            if first != name and not torch.equal(other, given[first]):
+                yield f"{first} and {name} are one tensor in the model and differ"
 
 
 def _read(path: Path) -> dict[str, Tensor]:
