@@ -71,13 +71,15 @@ def test_generated_samples_are_those_of_the_whole_network(length, condition, tem
     assert torch.equal(found, recomputed(net, start, 30, uniform, h, temperature))
 
 
-def test_samples_follow_the_network_s_law():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_samples_follow_the_network_s_law(dtype):
     """Of a network without layers that matter the law of the next sample is known."""
     net = small(blocks=1, depth=1)
     for p in net.parameters():
         nn.init.zeros_(p)
     p = torch.tensor([0.4, 0.3, 0.1, 0.05, 0.05, 0.04, 0.03, 0.02, 0.01], dtype=torch.float64)
     net.logits.bias = nn.Parameter(p.log())
+    p = net.to(dtype).logits.bias.detach().double().softmax(0)
     n = 5_000
     drawn = net.generate(n, generator=torch.Generator().manual_seed(0))[0]
     counts = torch.bincount(drawn, minlength=9).double()

@@ -80,7 +80,7 @@ class Stepper:
         self.queue = (-self.offset[owner]).expand(total, rows, width).contiguous()
         self.slots = torch.zeros_like(self.dilations)
         self.time = torch.zeros(1, dtype=torch.long, device=like.device)
-        self.uniform = like.new_zeros(rows)
+        self.uniform = like.new_zeros(rows, dtype=torch.promote_types(like.dtype, torch.float32))
         halves = self.gates.chunk(2, 1)
         inner = [*zip(self.residuals, self.inputs[1:], strict=True), (None, None)]
         views = [
@@ -124,7 +124,7 @@ class Stepper:
     def _drawn(self, logits: Tensor) -> Tensor:
         if self.temperature == 0:
             return logits.argmax(1)
-        scale = (logits / self.temperature).softmax(1).cumsum(1)
+        scale = (logits.to(self.uniform.dtype) / self.temperature).softmax(1).cumsum(1)
         uniform = self.uniform[:, None] * scale[:, -1:]
         return torch.searchsorted(scale, uniform, right=True)[:, 0].clamp(max=scale.shape[1] - 1)
 

@@ -137,7 +137,7 @@ class WaveNet(nn.Module):
         stepper = Stepper(self, start, condition, temperature)
         drawn = torch.empty(shape, dtype=torch.long, device=device)
         with ticking("samples", n, progress=progress) as tick:
-            for t, u in enumerate(uniform.to(device, self.embedding.weight.dtype)):
+            for t, u in enumerate(uniform.to(device, stepper.uniform.dtype)):
                 drawn[t] = stepper.sample(u)
                 tick(1)
         return drawn.T.contiguous()
