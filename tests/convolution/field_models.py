@@ -112,6 +112,28 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {  # whose output is the l
     "batch norm": (S(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4)), (2, 6, 7)),
     "group norm": (S(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4)), (2, 6, 7)),
     "instance norm": (S(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4)), (2, 6, 7)),
+    "by numpy's names": (
+        Calls(
+            lambda s, x: torch.stack([s.f(x).softmax(axis=2), x.cumsum(axis=3)], axis=4).sum(4),
+            f=same(),
+        ),
+        (2, 6, 7),
+    ),
+    "norm over channels": (
+        Calls(
+            lambda s, x: x / (1 + torch.linalg.vector_norm(s.f(x), 2, 1, keepdim=True)), f=same()
+        ),
+        (2, 6, 7),
+    ),
+    "shuffled": (
+        Calls(
+            lambda s, x: F.pixel_unshuffle(
+                F.pixel_shuffle(s.f(x), upscale_factor=2), downscale_factor=2
+            ),
+            f=nn.Conv2d(2, 4, 3),
+        ),
+        (2, 6, 7),
+    ),
     "response norm": (S(nn.Conv2d(2, 4, 3), nn.LocalResponseNorm(3)), (2, 6, 7)),
     "gate": (S(nn.Conv2d(2, 4, 3), nn.GLU(1)), (2, 6, 7)),
     "patches": (S(nn.Unfold(2), nn.Conv1d(8, 2, 1)), (2, 4, 5)),

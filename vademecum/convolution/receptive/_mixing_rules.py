@@ -29,7 +29,9 @@ def _all(call: Call) -> Found:
 def _along(call: Call, needs: list[Need | None], *, at: int, otherwise: int | None) -> Found:
     """All entries along an axis that is an argument."""
     axis = given(call, *(["input"] + [""] * (at - 1) + ["dim"])).get("dim", otherwise)
-    found = [mixed(need, [-1 if axis is None else axis]) for need in needs if need is not None]
+    if axis is None:  # as torch chooses if not told
+        axis = 0 if call.tensors[0].tensor.ndim in (0, 1, 3) else 1
+    found = [mixed(need, [axis]) for need in needs if need is not None]
     return [(call.tensors[0], need) for need in found]
 
 
@@ -66,9 +68,10 @@ def _instance_norm(call: Call, needs: list[Need | None]) -> Found:
 
 def _reduced(call: Call, needs: list[Need | None]) -> Found:
     """Everything along the axes that are gone, or of length 1 now."""
-    options = given(call, "input", "dim", "keepdim")
+    power = ("p",) if call.name in ("norm", "vector_norm", "linalg_vector_norm") else ()
+    options = given(call, "input", *power, "dim", "keepdim")
     x, need = call.tensors[0], only(needs)
-    axes = options.get("dim", options.get("axis"))
+    axes = options.get("dim")
     if len(call.tensors) > 1 or isinstance(axes, Value | Tensor):  # the larger of two
         return [(v, matched(need, v.tensor.shape)) for v in call.tensors]
     n = x.tensor.ndim
@@ -184,12 +187,12 @@ MIXES: dict[str, Callable[[Call, list[Need | None]], Found]] = {
     "einsum": _einsum,
     "cdist": _pairs,
     **dict.fromkeys(
-        ("softmax", "log_softmax", "softmin", "argsort"),
-        partial(_along, at=1, otherwise=-1),
+        ("softmax", "log_softmax", "softmin"),
+        partial(_along, at=1, otherwise=None),
     ),
     "gumbel_softmax": partial(_along, at=4, otherwise=-1),
     "normalize": partial(_along, at=2, otherwise=1),
-    "sort": partial(_along, at=1, otherwise=-1),
+    **dict.fromkeys(("sort", "argsort"), partial(_along, at=1, otherwise=-1)),
     "topk": partial(_along, at=2, otherwise=-1),
     **dict.fromkeys(("layer_norm", "rms_norm"), _over_shape),
     "group_norm": partial(_from, axis=1),

@@ -107,5 +107,9 @@ def thinned(mask: Tensor) -> Tensor:
 
 
 def given(call: Call, *names: str) -> dict[str, Any]:
-    """The arguments of a call by their names, as far as they were given."""
-    return {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    """The arguments of a call by their names, as far as they were given; `axis` is called `dim`."""
+    named = {_SPELT.get(name, name): a for name, a in call.kwargs.items()}
+    return {**dict(zip(names, call.args, strict=False)), **named}
+
+
+_SPELT = {"axis": "dim", "keepdims": "keepdim"}  # NumPy's names, which torch takes as well

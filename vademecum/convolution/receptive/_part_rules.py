@@ -16,7 +16,7 @@ def _concatenated(call: Call, needs: list[Need | None]) -> Found:
     options = given(call, "tensors", "dim")
     parts, (need, *_) = options["tensors"], needs
     assert need is not None
-    axis = options.get("dim", options.get("axis", 0)) % need.mask.ndim
+    axis = options.get("dim", 0) % need.mask.ndim
     found, start = [], 0
     for part in parts:
         tensor = part.tensor if isinstance(part, Value) else part

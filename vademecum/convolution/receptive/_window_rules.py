@@ -161,7 +161,8 @@ def _reach(mode: str, o: int, step: Fraction, corners: bool) -> tuple[int, int]:
 def _shuffled(call: Call, needs: list[Need | None], *, up: bool) -> Found:
     """Channels that become positions, or positions that become channels."""
     x, need, (_, after) = _first(call, needs)
-    factor, ndim, spans = call.args[1], x.tensor.ndim, {}
+    name = "upscale_factor" if up else "downscale_factor"
+    factor, ndim, spans = given(call, "input", name)[name], x.tensor.ndim, {}
     for axis in (ndim - 2, ndim - 1):
         low, high, jump = span_of(need, axis, after[axis])
         if up:
