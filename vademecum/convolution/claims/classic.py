@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from vademecum.claims import Evidence, at_least, at_most, claim, equals
 from vademecum.convolution import VGG, AlexNet, LeNet5, ResNet, scaled_tanh
-from vademecum.convolution.claims._counts import conv, dense, entries, held, sides
+from vademecum.convolution.claims._counts import (
+    conv,
+    dense,
+    entries,
+    held,
+    resnet_table,
+    sides,
+)
 
 STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
 
@@ -53,7 +60,7 @@ def dense_layers_dominate(mostly_dense: tuple[str, ...] = ("AlexNet", "VGG-16"),
     tables = {
         "AlexNet": alexnet_table(groups),
         "VGG-16": vgg_table(STAGES),
-        "ResNet-50": (25_557_032 - 2_049_000, dense(2048, 1000)),
+        "ResNet-50": (resnet_table(50, 4, projections=True) - 2_049_000, dense(2048, 1000)),
     }
     printed = {"AlexNet": 60_965_224, "VGG-16": 138_357_544, "ResNet-50": 25_557_032}
     with torch.device("meta"):
@@ -115,6 +122,8 @@ def lenet5(padding: int = 0, read: int = 60) -> Iterator[Evidence]:
             yield equals("parameters", entries(part), wanted, layer=name, variant=variant)
         yield equals("all parameters", entries(net), sum(w for _, w in parts.values()),
                      variant=variant)  # fmt: skip
+        stated = 60_000 if variant == "1998" else 61_706
+        yield equals("all parameters, as stated", entries(net), stated, variant=variant)
     reads = connections(LeNet5(variant="1998").conv2)
     yield equals("maps that each map reads", reads.sum(1).sort().values,
                  torch.tensor([3] * 6 + [4] * 9 + [6]))  # fmt: skip

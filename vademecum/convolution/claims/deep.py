@@ -7,41 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.claims import Evidence, claim, equals
-from vademecum.convolution import (
-    DenseBlock,
-    DenseNet,
-    ResidualBlock,
-    ResNet,
-)
-from vademecum.convolution.claims._counts import conv, dense, entries
-
-
-def resnet_table(depth: int, expansion: int, *, projections: bool) -> int:
-    """The parameters of ResNet by a closed sum over its layers, with batch normalisation."""
-    blocks = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
-    bottleneck = depth >= 50
-
-    def layer(k: int, maps: int, out: int) -> int:
-        return k * k * maps * out + 2 * out
-
-    total, maps = layer(7, 3, 64), 64
-    for stage, count in enumerate(blocks.get(depth, blocks[34])):
-        width = 64 * 2**stage
-        out = width * expansion if bottleneck else width
-        for _ in range(count):
-            if bottleneck:
-                total += layer(1, maps, width) + layer(3, width, width) + layer(1, width, out)
-            else:
-                total += layer(3, maps, width) + layer(3, width, width)
-            if maps != out and projections:
-                total += layer(1, maps, out)
-            maps = out
-    return total + dense(maps, 1000)
+from vademecum.convolution import DenseBlock, DenseNet, ResidualBlock, ResNet
+from vademecum.convolution.claims._counts import conv, dense, entries, resnet_table
 
 
 def plain(block: ResidualBlock, x: Tensor) -> Tensor:
     """A block without its shortcut."""
-    return block.bn2(block.conv2(block.bn1(block.conv1(x)).relu())).relu()
+    y = block.bn2(block.conv2(block.bn1(block.conv1(x)).relu())).relu()
+    return block.bn3(block.conv3(y)).relu() if block.bottleneck else y
 
 
 @claim(
@@ -54,7 +27,7 @@ def resnet(
     run: Callable[[ResidualBlock, Tensor], Tensor] = lambda block, x: block(x),
     projections: bool = True,
     expansion: int = 4,
-):
+) -> Iterator[Evidence]:
     r"""A ResNet is a stem, four stages of residual blocks, global pooling and one dense layer.
 
     The stem is a $7 \times 7$ convolution with stride 2, the stages have 64, 128, 256, 512 base
@@ -74,9 +47,7 @@ def resnet(
     """
     stated = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
     for depth, wanted in stated.items():
-        with torch.device("meta"):
-            net = ResNet(depth)  # pyright: ignore
-        count = resnet_table(depth, expansion, projections=projections)
+        net, count = res_net(depth), resnet_table(depth, expansion, projections=projections)
         yield equals("parameters, by a closed sum", entries(net), count, depth=depth)
         yield equals("parameters, as stated", entries(net), wanted, depth=depth)
     net = ResNet(34, width=3, zero_last=True).eval()
@@ -90,6 +61,15 @@ def resnet(
                     y = run(block, y) if i != left_out else y
                 yield equals("output of a stage whose last scales are 0, against its input", y, x,
                              tol=0.0, maps=x.shape[1], left_out=left_out)  # fmt: skip
+    for bottleneck in (False, True):
+        block = ResidualBlock(3, 2, stride=2, bottleneck=bottleneck).eval()
+        assert block.downsample is not None
+        nn.init.zeros_(block.last_norm.weight)
+        x = torch.randn(2, 3, 6, 5)
+        with torch.no_grad():
+            yield equals("block whose last scale is 0, against its rectified projection",
+                         run(block, x), block.downsample(x).relu(), tol=0.0,
+                         bottleneck=bottleneck)  # fmt: skip
 
 
 resnet.foil("the plain network of the same layers: its output is 0", run=plain)
@@ -194,6 +174,13 @@ def connections(block: DenseBlock, x: Tensor) -> int:
 
 densenet.foil("a layer adds as many as its bottleneck has", growth=lambda g: 4 * g)
 densenet.foil("outputs that are added, as in a residual block", maps=lambda c0, layers, g: c0)
+
+
+@cache
+def res_net(depth: int) -> ResNet:
+    """A ResNet without numbers, made once."""
+    with torch.device("meta"):
+        return ResNet(depth)  # pyright: ignore
 
 
 @cache

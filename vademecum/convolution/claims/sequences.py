@@ -124,7 +124,9 @@ ngram_detection.foil("filters of two words ignore the order", size=2)
     short=r"h_f = \max_t \big(w_f \cdot E_{t : t + K} + b_f\big),\quad K \in \{2, 3, 4\}",
 )
 def textcnn(
-    margin: int = 3, order: Callable[[Tensor], Tensor] = lambda phrase: phrase
+    margin: int = 3,
+    order: Callable[[Tensor], Tensor] = lambda phrase: phrase,
+    features: Callable[[TextCNN, Tensor], Tensor] = TextCNN.features,
 ) -> Iterator[Evidence]:
     r"""A convolutional classifier of sentences finds phrases wherever they stand.
 
@@ -138,6 +140,7 @@ def textcnn(
     Knobs:
         margin: How many padding tokens remain on each side of the phrase.
         order: What is done to the words of the phrase that is moved.
+        features: What is said to be independent of the position.
     """
     table = torch.randn(11, 5)
     net = TextCNN(11, 3, dimension=5, width=40, embeddings=table, freeze=True, dropout=0.0)
@@ -148,9 +151,9 @@ def textcnn(
     by_hand = torch.cat([strongest(net.embedding(x), conv) for conv in convolutions(net)], 1)
     yield equals("features against windows one by one", net.features(x), by_hand, tol=1e-12)
     phrase, length = torch.tensor([1, 2, 3, 4]), 16
-    wanted = net.features(placed(phrase, 6, length))
+    wanted = features(net, placed(phrase, 6, length))
     for start in (margin, length - 4 - margin):
-        moved = net.features(placed(order(phrase), start, length))
+        moved = features(net, placed(order(phrase), start, length))
         yield equals("features of a phrase that moved", moved, wanted, tol=1e-12, start=start)
     sgd = torch.optim.SGD(net.parameters(), lr=0.1)
     nn.functional.cross_entropy(net(x), torch.tensor([0, 1, 2, 0])).backward()
@@ -160,6 +163,15 @@ def textcnn(
 
 textcnn.foil("no padding left before it", margin=0)
 textcnn.foil("the words of the phrase in reverse", order=lambda phrase: phrase.flip(0))
+
+
+def flattened(net: TextCNN, x: Tensor) -> Tensor:
+    """All answers of the filters, place by place, with no pooling."""
+    words = net.embedding(x).mT
+    return torch.cat([conv(words).relu().flatten(1) for conv in convolutions(net)], 1)
+
+
+textcnn.foil("features without pooling", features=flattened)
 
 
 def strongest(words: Tensor, conv: nn.Conv1d) -> Tensor:

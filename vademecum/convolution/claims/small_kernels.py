@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from vademecum.claims import Evidence, claim, equals
+from vademecum.convolution import receptive_field, shape_trace
 from vademecum.convolution.claims._counts import entries
 
 
@@ -38,6 +39,8 @@ def stacked_3x3(
         (seen,) = torch.autograd.grad(y[0, 0, middle, middle], x)
         side = int((seen[0].abs().amax((0, 1)) > 0).sum())
         yield equals("side of the window", side, window(layers), layers=layers)
+        field = receptive_field(nn.Sequential(*stack), (channels, 15, 15))
+        yield equals("window by the library", field.size, (window(layers),) * 2, layers=layers)
         large = nn.Conv2d(channels, channels, side, bias=False)
         yield equals("weights of the stack", entries(*stack), 9 * layers * channels**2,
                      layers=layers)  # fmt: skip
@@ -78,7 +81,8 @@ def pointwise_bottleneck(first: bool = True, rank: int = 16) -> Iterator[Evidenc
     with $5 \times 5$ kernels takes 120,422,400 multiplications directly and 12,443,648 through a
     16-channel bottleneck; the price is rank at most 16 in the channel dimension.
 
-    Multiplications are half the operations that torch's own counter finds.
+    Multiplications are half the operations that torch's own counter finds, and those of
+    `shape_trace`.
 
     Knobs:
         first: Whether the bottleneck comes before the $5 \times 5$ filter.
@@ -96,9 +100,11 @@ def pointwise_bottleneck(first: bool = True, rank: int = 16) -> Iterator[Evidenc
             small = nn.Sequential(nn.Conv2d(192, 16, 1), nn.Conv2d(16, 32, 5, padding=2))
         else:
             small = nn.Sequential(nn.Conv2d(192, 16, 5, padding=2), nn.Conv2d(16, 32, 1))
-    yield equals("multiplications directly", multiplications(direct, image), 120_422_400)
-    yield equals("multiplications through the bottleneck", multiplications(small, image),
-                 12_443_648)  # fmt: skip
+    for net, name, stated in ((direct, "directly", 120_422_400),
+                              (small, "through the bottleneck", 12_443_648)):  # fmt: skip
+        yield equals(f"multiplications {name}", multiplications(net, image), stated)
+        ours = shape_trace(net, image).multiply_adds
+        yield equals(f"multiplications {name}, by the library", ours, stated)
     yield equals("multiplications by hand", 28 * 28 * (192 * 16 + 16 * 32 * 25), 12_443_648)
     a, b = torch.randn(16, 192), torch.randn(32 * 25, 16)
     net = nn.Sequential(nn.Conv2d(192, 16, 1, bias=False), nn.Conv2d(16, 32, 5, bias=False))
