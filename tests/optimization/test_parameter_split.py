@@ -36,6 +36,14 @@ def test_matrix_parameters_of_a_language_model():
     assert count == len(list(model.parameters()))
 
 
+def test_a_module_that_embeds_may_hold_a_matrix():
+    model = nn.Module()
+    model.patch_embed = nn.Conv2d(3, 8, 4)
+    model.head = nn.Linear(8, 3)
+    (group,), _ = matrix_parameters(model)
+    assert names(model, group["params"]) == {"patch_embed.weight"}
+
+
 def test_matrix_parameters_of_convolutions():
     model = nn.Sequential(
         nn.Conv2d(1, 6, 5), nn.BatchNorm2d(6), nn.Conv2d(6, 8, 3), nn.Flatten(), nn.Linear(8, 3)

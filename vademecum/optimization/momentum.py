@@ -21,8 +21,9 @@ $\eta_t / \eta_{t - 1}$, while here a displacement remains what it was:
 $$b_{t + 1} = \beta_t \frac{\eta_{t - 1}}{\eta_t} b_t + g_t, \qquad v_{t + 1} = -\eta_t b_{t + 1},$$
 
 which is torch's fused kernel with another $\mu$, at no further cost. With $\eta_t = 0$ the ball
-rolls on, $b$ in units of the last step size that was not 0. Exact up to rounding; the claims are
-`heavy_ball`, `heavy_ball_unrolled` and `nesterov`.
+rolls on, $b$ in units of the last step size that was not 0. Exact up to rounding, but for
+void steps on an accelerator, which count: a step size that changes there rescales $v$ once, and a
+momentum $y - \theta$. The claims are `heavy_ball`, `heavy_ball_unrolled` and `nesterov`.
 """
 
 from collections.abc import Iterator
