@@ -14,7 +14,6 @@ nothing else. Smoothed labels are targets $(1 - \epsilon)\, t + \epsilon / k$. T
 torch's up to rounding. A third derivative is refused.
 """
 
-import inspect
 from typing import Any, NamedTuple
 
 import torch
@@ -24,8 +23,6 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 __all__ = ["Terms", "class_axis", "closed", "softmax_product", "terms_of"]
-
-_SIGNATURE = inspect.signature(F.cross_entropy)
 
 
 class Terms(NamedTuple):
@@ -58,6 +55,8 @@ class Terms(NamedTuple):
         """What each target counts in the sum by which a mean divides: nothing if ignored."""
         if self.target.is_floating_point():
             return torch.ones_like(z.detach().select(class_axis(z), 0))
+        if self.weight is None:
+            return self.kept.to(z.dtype)
         return self.weights(z)[self.classes] * self.kept
 
     def weights(self, z: Tensor) -> Float[Tensor, " k"]:
@@ -65,40 +64,36 @@ class Terms(NamedTuple):
         k = z.shape[class_axis(z)]
         return z.new_ones(k) if self.weight is None else self.weight.to(z.dtype)
 
-    def masses(self, z: Tensor) -> Float[Tensor, " ..."]:
+    def masses(self, z: Tensor, counted: Tensor) -> Float[Tensor, " ..."]:
         """The sums s of the weighted targets."""
-        w, epsilon = self.weights(z), self.label_smoothing
+        epsilon = self.label_smoothing
         if self.target.is_floating_point():
+            w = self.weights(z)
             s = self.target.to(z.dtype).movedim(class_axis(z), -1) @ w
             return (1 - epsilon) * s + epsilon * w.mean()
-        return (1 - epsilon) * self.counted(z) + epsilon * w.mean() * self.kept
+        if not epsilon:
+            return counted
+        return (1 - epsilon) * counted + epsilon * self.weights(z).mean() * self.kept
 
-    def divided(self, z: Tensor, back: Tensor) -> Tensor:
-        """What came back to the loss, for each term of it."""
-        return back / self.counted(z).sum() if self.reduction == "mean" else back
-
-    def slope(self, z: Tensor, back: Tensor) -> Tensor:
-        """The gradient in the logits, which have single precision at least."""
-        axis, w, epsilon = class_axis(z), self.weights(z), self.label_smoothing
-        back = self.divided(z, back)
-        found = z.softmax(axis)
-        found *= (back * self.masses(z)).unsqueeze(axis)
-        along = w.view(-1, *[1] * (z.ndim - axis - 1))
+    def slope(self, z: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient in the logits, of single precision at least, and what p counts in it."""
+        axis, epsilon, counted = class_axis(z), self.label_smoothing, self.counted(z)
+        back = back / counted.sum() if self.reduction == "mean" else back
+        scale = (back * self.masses(z, counted)).unsqueeze(axis)
+        found = z.softmax(axis).mul_(scale)
+        along = self.weights(z).view(-1, *[1] * (z.ndim - axis - 1))
         if self.target.is_floating_point():
-            t = (1 - epsilon) * self.target + epsilon / len(w)
-            return found.sub_(along * t * (back.unsqueeze(axis) if back.ndim else back))
-        own = (1 - epsilon) * self.counted(z) * back
+            t = (1 - epsilon) * self.target + epsilon / len(along)
+            return found.sub_(along * t * (back.unsqueeze(axis) if back.ndim else back)), scale
+        own = (1 - epsilon) * counted * back
         found.scatter_add_(axis, self.classes.unsqueeze(axis), -own.unsqueeze(axis))
         if epsilon:
-            found -= epsilon / len(w) * along * (back * self.kept).unsqueeze(axis)
-        return found
+            found -= epsilon / len(along) * along * (back * self.kept).unsqueeze(axis)
+        return found, scale
 
 
-def terms_of(args: Any, kwargs: Any) -> tuple[Tensor, Terms] | None:
+def terms_of(given: dict[str, Any]) -> tuple[Tensor, Terms] | None:
     """The logits and the rest of a call, or None if it uses options that torch will drop."""
-    bound = _SIGNATURE.bind(*args, **kwargs)
-    bound.apply_defaults()
-    given = bound.arguments
     if given["size_average"] is not None or given["reduce"] is not None:
         return None
     return given["input"], Terms(*(given[name] for name in Terms._fields))
@@ -130,13 +125,11 @@ class _Slope(Function):
     """Its gradient in the logits, times what came back to the loss."""
 
     @staticmethod
-    def forward(z: Tensor, back: Tensor, terms: Terms) -> Tensor:
-        return terms.slope(_wide(z), _wide(back)).to(z.dtype)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        z, back, ctx.terms = inputs
+    def forward(ctx: Any, z: Tensor, back: Tensor, terms: Terms) -> Tensor:
+        found, ctx.scale = terms.slope(_wide(z), _wide(back))
+        ctx.terms = terms
         ctx.save_for_backward(z, back)
+        return found.to(z.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -146,10 +139,9 @@ class _Slope(Function):
         z, back, u = (_wide(t) for t in (*ctx.saved_tensors, *gradients))
         axis, to_z, to_back = class_axis(z), None, None
         if ctx.needs_input_grad[0]:
-            scale = (terms.divided(z, back) * terms.masses(z)).unsqueeze(axis)
-            to_z = softmax_product(z.softmax(axis), u, axis).mul_(scale).to(dtype)
+            to_z = softmax_product(z.softmax(axis), u, axis).mul_(ctx.scale).to(dtype)
         if ctx.needs_input_grad[1]:
-            along = u * terms.slope(z, torch.ones_like(back))
+            along = u * terms.slope(z, torch.ones_like(back))[0]
             to_back = (along.sum(axis) if terms.reduction == "none" else along.sum()).to(dtype)
         return to_z, to_back, None
 

@@ -81,7 +81,7 @@ class LossCalls(TorchFunctionMode):
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
-        found = terms_of(args, kwargs) if self._closed and func is F.cross_entropy else None
+        found = terms_of(given) if self._closed and func is F.cross_entropy else None
         if found is None or not found[0].requires_grad or found[1].target.requires_grad:
             result = func(*args, **kwargs)
         else:
