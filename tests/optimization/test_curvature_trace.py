@@ -69,7 +69,7 @@ def frozen() -> nn.Module:
 
 
 def tied() -> nn.Module:
-    net = mlp([3, 3, 3, 3], nn.ReLU)
+    net = mlp([3, 3, 3, 4], nn.ReLU)
     net[2].weight, net[2].bias = net[0].weight, net[0].bias
     return net
 
