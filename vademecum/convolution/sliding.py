@@ -10,8 +10,10 @@ and is the one that commutes: $x * h = h * x$.
 Two methods give the same up to rounding. The *direct* one takes as many multiplications as the
 definition (up to a factor two) and its error is relative to $\sum_t |h[t]|\,|x[u - t]|$, output by
 output; *Fourier transforms* take some $\log N$ for each output, and the error is relative to
-$\|h\| \|x\|$, for all outputs alike. Integers are exact by either. The claims are
-`discrete_convolution`, `convolution_nd`, `cross_correlation`, `fft_convolution` and others.
+$\|h\| \|x\|$, for all outputs alike. Integers are exact by either. On a GPU the direct one is
+torch's layer, which multiplies float32 as TF32 where `torch.backends.cudnn.allow_tf32` lets it. The
+claims are `discrete_convolution`, `convolution_nd`, `cross_correlation`, `fft_convolution` and
+others.
 """
 
 import math
