@@ -28,6 +28,7 @@ EXACT: dict[str, tuple[Any, tuple[int, ...]]] = {
     "holes": (C1(2, 20, 2, stride=4, dilation=2), (2, 9)),
     "complex": (C1(2, 3, 3, padding=1, dtype=torch.complex128, **ROUND), (2, 6)),
     "pooling": (nn.AvgPool2d(2), (2, 4, 5)),
+    "pooling by another number": (nn.AvgPool2d(2, divisor_override=3), (2, 4, 5)),
 }
 ITERATED: dict[str, tuple[Any, tuple[int, ...]]] = {
     "zeros": (C1(2, 3, 3, padding=1), (2, 30)),
@@ -36,7 +37,10 @@ ITERATED: dict[str, tuple[Any, tuple[int, ...]]] = {
     "reflect": (C1(2, 3, 5, padding=2, padding_mode="reflect"), (2, 40)),
     "a stride that does not divide": (C1(2, 3, 3, padding=1, stride=2, **ROUND), (2, 41)),
     "transposed": (nn.ConvTranspose2d(3, 2, 3, stride=2), (3, 5, 4)),
+    "a stride that leaves a rest": (C1(2, 3, 4, padding=1, stride=2, **ROUND), (2, 41)),
+    "complex": (C1(2, 3, 3, padding=1, dtype=torch.complex128), (2, 30)),
     "pooling": (nn.AvgPool1d(3, stride=1, padding=1), (2, 40)),
+    "pooling rounded up": (nn.AvgPool1d(3, stride=2, ceil_mode=True), (1, 40)),
 }
 
 
@@ -111,7 +115,7 @@ def conv_norms(layer, x, weight):
     return torch.stack([torch.func.functional_call(model, parameters, (p,)) for p in (2, 4)])
 
 
-@pytest.mark.parametrize("name", ["zeros", "narrow", "reflect", "transposed"])
+@pytest.mark.parametrize("name", ["zeros", "narrow", "reflect", "transposed", "complex"])
 def test_derivatives_of_iterated_values_are_those_of_the_dense_matrix(name):
     layer, x, _ = dense(*ITERATED[name])
     c = torch.tensor([3.0, -1.0, 2.0]).double()
@@ -135,6 +139,14 @@ def test_it_is_not_the_norm_of_the_reshaped_kernel():
     layer.weight.data.fill_(1.0)
     assert torch.allclose(conv_singular_values(layer, (1, 8, 8)).values[0], torch.tensor(9.0))
     assert torch.allclose(torch.linalg.matrix_norm(layer.weight.flatten(1), 2), torch.tensor(3.0))
+
+
+def test_windows_that_show_padding_are_not_like_the_others():
+    layer = nn.Conv1d(2, 3, 2, stride=2, padding=1)
+    found = conv_singular_values(layer, (2, 9), k=1)
+    wanted = torch.linalg.svdvals(conv_matrix(layer, (2, 9)).dense())
+    assert not found.exact
+    assert torch.allclose(found.values[0], wanted[0], atol=1e-5)
 
 
 def test_what_does_not_converge_says_so():
