@@ -17,7 +17,7 @@ EXACT: dict[str, tuple[Any, tuple[int, ...]]] = {
     "narrow": (C1(5, 2, 3, padding=1, **ROUND), (5, 7)),
     "strided": (C1(2, 3, 3, padding=1, stride=2, **ROUND), (2, 8)),
     "strided by three": (C1(1, 5, 4, padding=1, stride=3, **ROUND), (1, 9)),
-    "dilated": (C1(2, 3, 3, padding=2, dilation=2, **ROUND), (2, 5)),
+    "dilated": (C1(2, 3, 3, padding=2, dilation=2, **ROUND), (2, 6)),  # d divides n
     "even": (C1(2, 2, 4, padding="same", **ROUND), (2, 6)),
     "grouped": (C2(4, 6, 3, padding=1, groups=2, **ROUND), (4, 4, 5)),
     "image": (C2(2, 3, (3, 5), padding=(1, 2), stride=(2, 1), **ROUND), (2, 6, 5)),
