@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+joined: Any = torch.cat  # also takes NumPy's name of the axis, of which its stub knows nothing
+
 
 class Calls(nn.Module):
     """A function as a module, with parts that it may call."""
@@ -113,7 +115,7 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {  # whose output is the l
     "group norm": (S(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4)), (2, 6, 7)),
     "instance norm": (S(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4)), (2, 6, 7)),
     "by numpy's names": (
-        Calls(lambda s, x: torch.cat([s.f(x).softmax(axis=2), x.cumsum(axis=3)], axis=1), f=same()),
+        Calls(lambda s, x: joined([s.f(x).softmax(axis=2), x.cumsum(axis=3)], axis=1), f=same()),
         (2, 6, 7),
     ),
     "norm over channels": (

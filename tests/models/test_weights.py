@@ -74,13 +74,13 @@ def test_tied_tensors_need_one_name():
 
 
 def test_tied_tensors_that_differ_are_refused():
-    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
-    model[1].weight = model[0].weight
-    before = model[0].weight.detach().clone()
+    first, second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+    second.weight = first.weight
+    model, before = nn.Sequential(first, second), first.weight.detach().clone()
     load_weights(model, {"0.weight": before, "1.weight": before.clone()})
     with pytest.raises(ValueError, match=r"0\.weight and 1\.weight are one tensor in the model"):
         load_weights(model, {"0.weight": torch.ones(2, 2), "1.weight": torch.zeros(2, 2)})
-    assert model[0].weight.equal(before)
+    assert first.weight.equal(before)
 
 
 def test_tensors_without_numbers_are_refused():
