@@ -3,8 +3,8 @@ r"""The Gauss-Newton matrix: the part of the Hessian that comes from the curvatu
 With outputs $z = f(\theta, x)$ of all examples as one vector, their Jacobian $J = \partial z /
 \partial \theta$ and the loss $\ell(z)$, the chain rule gives
 
-$$\nabla_\theta^2\, \ell = \underbrace{J^T\, \nabla_z^2 \ell\; J}_{G}
-+ \sum_i \frac{\partial \ell}{\partial z_i}\, \nabla_\theta^2 z_i.$$
+$$\nabla_\theta^2\, \ell = G + \sum_i \frac{\partial \ell}{\partial z_i}\, \nabla_\theta^2 z_i,
+\qquad G = J^T\, \nabla_z^2 \ell\; J.$$
 
 $G$ is positive semidefinite where the loss is convex in the outputs, and is all there is where the
 network is linear in $\theta$ or fits its data exactly. For the squared error of a linear model,

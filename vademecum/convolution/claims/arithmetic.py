@@ -1,4 +1,4 @@
-"""Counting parameters of layers, and following shapes through networks."""
+"""Parameters and shapes: counted layer by layer, followed through networks."""
 
 from itertools import pairwise, product
 from typing import Literal
@@ -154,7 +154,7 @@ def traced(name: str) -> tuple[CallRow, ...]:
 @claim(
     by="exhaustion",
     sources=("D-230", "D-231"),
-    budget=2.0,
+    budget=1.0,
     short=r"\text{VGG-16: sides } 224, 112, 56, 28, 14, 7,"
     r"\ \text{channels } 64, 128, 256, 512, 512",
 )

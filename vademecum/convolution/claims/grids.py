@@ -1,4 +1,4 @@
-"""Layers with channels, on grids of one to three dimensions."""
+"""Layers with channels: on grids of one to three dimensions."""
 
 from itertools import permutations
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Inception modules, and the network that is made of nine of them."""
+"""Inception modules: and the network that is made of nine of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 

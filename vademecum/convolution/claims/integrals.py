@@ -1,4 +1,4 @@
-"""Integral operators, the Fourier transform, and convolutions of functions: by quadrature."""
+"""Operators on functions: integrals, Fourier transforms and convolutions, by quadrature."""
 
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Gradients of kernels, and the transposed convolution."""
+"""Gradients of kernels: and the transposed convolution."""
 
 from itertools import product
 from typing import Any, Literal

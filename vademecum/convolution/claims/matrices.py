@@ -1,4 +1,4 @@
-"""Convolutions as matrices."""
+"""Convolutions as matrices: constant along their diagonals."""
 
 from typing import Any, Literal
 

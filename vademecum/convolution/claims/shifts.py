@@ -1,4 +1,4 @@
-"""Convolutions commute with shifts, and no other linear maps do."""
+"""Convolutions commute with shifts: no other linear maps do."""
 
 from collections.abc import Callable
 from typing import Any, Literal

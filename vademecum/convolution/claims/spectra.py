@@ -1,4 +1,4 @@
-"""The convolution theorem, and fast convolution by it."""
+"""The convolution theorem: and fast convolution by it."""
 
 import math
 from typing import Literal

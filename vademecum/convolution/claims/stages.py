@@ -1,4 +1,4 @@
-"""Pooling, the stages of a network, and what becomes of a shift."""
+"""Pooling and the stages of a network: what becomes of a shift."""
 
 from collections.abc import Callable
 from itertools import product

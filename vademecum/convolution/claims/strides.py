@@ -1,4 +1,4 @@
-"""Strides, dilation, and the number of windows that fit."""
+"""Strides and dilation: and the number of windows that fit."""
 
 from collections.abc import Callable
 from itertools import product

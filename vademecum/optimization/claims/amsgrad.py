@@ -1,4 +1,4 @@
-"""AMSGrad, and the convex problem on which Adam needs it."""
+"""AMSGrad: and the convex problem on which Adam needs it."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Clipped gradients, the cliffs that call for them, and gradients that grow while losses fall."""
+"""Clipped gradients and cliffs: and gradients that grow while losses fall."""
 
 import math
 from collections.abc import Callable

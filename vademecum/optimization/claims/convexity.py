@@ -1,4 +1,4 @@
-"""Which risks are convex, and which strictly."""
+"""Convex risks: which are convex, and which strictly."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Strong, strict and plain convexity, and what separates them."""
+"""Strong, strict and plain convexity: what separates them."""
 
 import math
 

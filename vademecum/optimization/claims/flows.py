@@ -1,4 +1,4 @@
-"""Gradient flow, and gradient descent as its discretisation."""
+"""Gradient flow: and gradient descent as its discretisation."""
 
 import math
 from typing import Literal

@@ -1,4 +1,4 @@
-"""How much gradients of drawn examples vary, one by one and in batches."""
+"""The noise of gradients: of drawn examples one by one, and in batches."""
 
 from fractions import Fraction
 from functools import partial

@@ -1,4 +1,4 @@
-"""Orthogonal factors, and Muon, which steps along them."""
+"""Orthogonal factors: and Muon, which steps along them."""
 
 import math
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Descent along signs."""
+"""Descent along signs: the size of the gradient does not count."""
 
 from collections.abc import Callable
 from functools import partial

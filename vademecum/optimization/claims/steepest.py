@@ -1,4 +1,4 @@
-"""The direction of steepest descent, which depends on the norm of the step."""
+"""The direction of steepest descent: it depends on the norm of the step."""
 
 import math
 from collections.abc import Iterator

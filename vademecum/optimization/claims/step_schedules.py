@@ -1,4 +1,4 @@
-"""Steps that change on the way."""
+"""Steps that change on the way: by decay, or by what the noise allows."""
 
 from collections.abc import Callable
 from typing import Literal

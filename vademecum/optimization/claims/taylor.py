@@ -1,4 +1,4 @@
-"""The risk near a point to second order, and what a gradient step does to it."""
+"""The risk to second order: near a point, and after a gradient step."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The parabola above a smooth function, and the decrease that it guarantees."""
+"""The parabola above a smooth function: the decrease that it guarantees."""
 
 from collections.abc import Iterator
 from typing import Literal
