@@ -40,11 +40,11 @@ def brightness(page) -> float:
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(2000)
 def test_static_export_opens_from_a_file(chromium, state, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", state)  # what is known already need not run again
     command = [sys.executable, "-m", "vademecum", "atlas", "--export", str(tmp_path / "site")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1900, check=False)
     assert done.returncode == 0, done.stderr
     site = (tmp_path / "site").as_uri()
     with chromium.new_context(offline=True) as context:
