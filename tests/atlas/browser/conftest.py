@@ -54,7 +54,7 @@ def moved(picture) -> None:
     """Move the first control of a picture by one position."""
     control = picture.locator("[data-knob]").first
     if control.evaluate("c => c.tagName") == "SELECT":
-        control.select_option(index=1)
+        control.select_option(index=control.evaluate("c => (c.selectedIndex === 1 ? 0 : 1)"))
     else:
         at, end = control.input_value(), control.get_attribute("max")
         control.press("ArrowLeft" if at == end else "ArrowRight")
