@@ -1,0 +1,1 @@
+"""Pictures of this room: gradients through time, eigenvalues on their ring, gates of a latch."""
