@@ -18,7 +18,10 @@ __all__ = ["rows"]
 
 
 def rows(device: torch.device) -> Iterator[Row | Skipped]:
-    yield from in_turn(_training(device), _samples(device))
+    if device.type == "cuda":
+        yield from in_turn(_training(device), _compiled(device), _samples(device))
+    else:
+        yield from in_turn(_training(device), _samples(device))
 
 
 def _pass(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -52,6 +55,33 @@ def _training(device: torch.device) -> Iterator[Row]:
     yield Row(f"U-Net of width 16, {n} images of {side}, forward and backward",
               partial(_pass, unet, image, labels),
               {"the obvious module": partial(_pass, plain, image, labels)}, _close)  # fmt: skip
+
+
+def _compiled(device: torch.device) -> Iterator[Row]:
+    """A step of SGD as one trains today: bf16, channels last, compiled."""
+    torch.manual_seed(0)
+    n = 256
+    x = torch.randn(n, 3, 224, 224, device=device).to(memory_format=torch.channels_last)
+    y = torch.randint(10, (n,), device=device)
+    net = ResNet(50, 10)
+    peer = _transformers(net)
+
+    def stepping(net: nn.Module) -> Callable[[], Tensor]:
+        net = net.to(device, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        step = torch.optim.SGD(net.parameters(), 1e-3, 0.9)
+        fast: Any = torch.compile(net)
+
+        def call() -> Tensor:
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = _pass(fast, x, y)
+            step.step()
+            return loss.float()
+
+        return call
+
+    yield Row(f"ResNet-50, {n} images of 224, compiled training step in bf16", stepping(net),
+              {"transformers": stepping(peer)},
+              partial(torch.testing.assert_close, rtol=0.05, atol=0.05))  # fmt: skip
 
 
 class _Block(nn.Module):
@@ -93,9 +123,11 @@ def _obvious(net: ResNet) -> nn.Module:
 def _transformers(net: ResNet) -> nn.Module:
     """The same network of transformers, with our weights in its order."""
     library = importlib.import_module("transformers")
+    blocks = [len(layer) for layer in (net.layer1, net.layer2, net.layer3, net.layer4)]
+    basic = net.fc.in_features == 512
     config = library.ResNetConfig(
-        embedding_size=64, hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2],
-        layer_type="basic", num_labels=10,
+        hidden_sizes=[(64 if basic else 256) * 2**i for i in range(4)], depths=blocks,
+        layer_type="basic" if basic else "bottleneck", num_labels=10,
     )  # fmt: skip
     peer = library.ResNetForImageClassification(config).train()
     ours = {name: tensor for name, tensor in net.state_dict().items() if "downsample" not in name}

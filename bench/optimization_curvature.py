@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from bench.harness import Row, Skipped, in_turn
+from vademecum.convolution import ResNet
 from vademecum.data import load
 from vademecum.foundations import LinearOperator, spectral_density
 from vademecum.gradients import functional, gradient, hessian
@@ -156,9 +157,8 @@ def _gpt2(device: torch.device) -> Iterator[Row]:
 
 def _images(device: torch.device) -> Iterator[Row]:
     """At most three gradients, within 1 GiB."""
-    timm = importlib.import_module("timm")
     torch.manual_seed(0)
-    net = timm.create_model("resnet18", num_classes=1000).to(device).eval()
+    net = ResNet(18, 1000).to(device).eval()
     x, y = torch.randn(2048, 3, 32, 32, device=device), torch.randint(1000, (2048,), device=device)
     H: LinearOperator = hessian(net, x, y, memory=2**30)
     v = torch.randn(functional(net).size, device=device)

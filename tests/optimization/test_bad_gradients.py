@@ -144,6 +144,7 @@ def test_a_closure_of_many_losses_is_refused(make):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @ALL
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_no_step_waits_for_the_device(make):
     problem = Problem()
     problem.w, problem.b = (nn.Parameter(p.detach().cuda()) for p in problem.params())

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from bench.outside.cases import Case, Subject, call, one_of
 
-with patch.object(torch.backends, "disable_global_flags"):  # for all tests that come after
+with warnings.catch_warnings(), patch.object(torch.backends, "disable_global_flags"):
+    warnings.simplefilter("ignore", DeprecationWarning)  # of newer NumPys, in torch's own tests
     from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
 
 DOUBLE = torch.float64

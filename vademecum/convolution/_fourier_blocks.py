@@ -27,6 +27,7 @@ from vademecum.convolution._layer_geometry import Geometry
 __all__ = ["all_singular_values", "has_blocks"]
 
 _AT_ONCE = 2**27  # bytes of blocks to make at a time where there is no limit
+_SMALL = 256  # rows: an H200 took 1.5 ms for each matrix of 64, LAPACK on one core 0.4
 
 
 def has_blocks(g: Geometry) -> bool:
@@ -52,7 +53,7 @@ def all_singular_values(g: Geometry, memory: int | None) -> Tensor:
     out, each = g.weight.shape[0] // g.groups, g.weight.shape[1]
     weight = g.weight.reshape(g.groups, out, each, -1)  # groups, maps, channels, taps
     if _disjoint(g):
-        found = torch.linalg.svdvals(weight.flatten(2)).flatten()
+        found = _svdvals(weight.flatten(2)).flatten()
         values = found.repeat(math.prod(g.target[1:]))
     else:
         values = _by_frequency(g, weight, memory)
@@ -72,9 +73,15 @@ def _by_frequency(g: Geometry, weight: Tensor, memory: int | None) -> Tensor:
     limit = _AT_ONCE if memory is None else memory
     found = []
     for here in portions(len(omega), each=each, memory=limit):
-        values = torch.linalg.svdvals(_blocks(g, weight, omega[here]))
+        values = _svdvals(_blocks(g, weight, omega[here]))
         found += [values.flatten(), values[twice[here]].flatten()]
     return torch.cat(found)
+
+
+def _svdvals(matrices: Tensor) -> Tensor:
+    """Singular values of many small matrices, by the processor: a GPU takes them one by one."""
+    small = matrices.is_cuda and max(matrices.shape[-2:]) <= _SMALL
+    return torch.linalg.svdvals(matrices.cpu() if small else matrices).to(matrices.device)
 
 
 def _frequencies(g: Geometry, *, half: bool) -> tuple[Tensor, Tensor]:

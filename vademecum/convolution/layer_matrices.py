@@ -76,7 +76,8 @@ class ConvMatrix(LinearOperator):
         _refuse_beyond(memory, math.prod(places) * weights * (16 + g.dtype.itemsize))
         rows, columns, values = entries(g)
         found = torch.stack((rows, columns))
-        return torch.sparse_coo_tensor(found, values, self.shape, check_invariants=False).coalesce()
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # says so, or torch warns
+            return torch.sparse_coo_tensor(found, values, self.shape).coalesce()
 
     def dense(self, *, memory: int | None = None) -> Inexact[Tensor, " m n"]:
         """The matrix with all its zeros.
