@@ -24,10 +24,10 @@ from torch import nn
 
 from vademecum.arguments import number
 from vademecum.foundations import Eigenpairs, eigsh
-from vademecum.gradients import functional, gradient, hessian
+from vademecum.gradients import functional, gradient
 from vademecum.models import Loss, Output
 from vademecum.optimization._forward_loss import loss_without_graph
-from vademecum.optimization.sharpest_direction import in_full_precision, rooms
+from vademecum.optimization._krylov import krylov_hessian
 from vademecum.randomness import given_back
 from vademecum.results import one_line
 
@@ -129,10 +129,9 @@ def condition_number(
         >>> condition_number(nn.Linear(2, 1, bias=False), x, y).value
         inf
     """
-    f = functional(model, frozen=frozen, output=output)
-    in_full_precision(f.dtype)
-    held, left = rooms(memory, f)
-    H = hessian(model, x, y, loss=loss, memory=left, frozen=frozen, output=output)
+    f, H, held, _ = krylov_hessian(
+        model, x, y, loss=loss, memory=memory, frozen=frozen, output=output
+    )
     solve = partial(
         eigsh, tol=tol, max_iter=max_iter, symmetry_tol=math.inf, degenerate=False,
         generator=generator, progress=progress,

@@ -24,11 +24,10 @@ from torch import Tensor, nn
 from vademecum.arguments import number, whole
 from vademecum.foundations import LinearOperator, eigsh
 from vademecum.foundations.stochastic_trace import mean_and_error
-from vademecum.gradients import functional, hessian
 from vademecum.gradients.network_function import Functional
 from vademecum.models import Loss, Output, mean_over_batches
 from vademecum.optimization._exact_traces import NoRule, exact_traces
-from vademecum.optimization.sharpest_direction import in_full_precision, rooms
+from vademecum.optimization._krylov import krylov_hessian
 from vademecum.randomness import given_back, source
 from vademecum.results import one_line
 
@@ -130,10 +129,9 @@ def layer_curvature(
     """
     number("tol", tol, above=0)
     whole("applications", applications, low=2)
-    f = functional(model, frozen=frozen, output=output)
-    in_full_precision(f.dtype)
-    held, left = rooms(memory, f)
-    H = hessian(model, x, y, loss=loss, memory=left, frozen=frozen, output=output)
+    f, H, held, left = krylov_hessian(
+        model, x, y, loss=loss, memory=memory, frozen=frozen, output=output
+    )
     layers = _layers(f)
     solve = partial(
         eigsh, k=1, tol=tol, subspace=held, max_iter=max_iter, degenerate=False,

@@ -24,19 +24,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from vademecum.arguments import number, whole
+from vademecum.arguments import number
 from vademecum.foundations import LinearOperator, eigsh
-from vademecum.gradients import functional, hessian
-from vademecum.gradients.network_function import Functional
 from vademecum.models import Loss, Output
+from vademecum.optimization._krylov import krylov_hessian
 from vademecum.optimization._preconditioners import Preconditioner, preconditioner_of
 from vademecum.randomness import given_back
 from vademecum.results import one_line
 
-__all__ = ["NotFinite", "Sharpness", "in_full_precision", "rooms", "sharpness"]
-
-_BASIS = 26  # vectors that `eigsh` holds by default for one eigenvalue
-_LEAST = 3
+__all__ = ["NotFinite", "Sharpness", "sharpness"]
 
 
 class NotFinite(ValueError):
@@ -131,11 +127,10 @@ def sharpness(
         (4.0, tensor([0., 1.]))
     """
     number("tol", tol, above=0)
-    f = functional(model, frozen=frozen, output=output)
-    in_full_precision(f.dtype)
     # The Hessian has its own test of symmetry, at the first product with a model.
-    held, left = rooms(memory, f)
-    H = hessian(model, x, y, loss=loss, memory=left, frozen=frozen, output=output)
+    f, H, held, _ = krylov_hessian(
+        model, x, y, loss=loss, memory=memory, frozen=frozen, output=output
+    )
     D = None if preconditioner is None else preconditioner_of(preconditioner, f)
     with given_back(generator):
         found = eigsh(
@@ -152,21 +147,6 @@ def sharpness(
         applications=found.applications,
         converged=found.converged,
     )
-
-
-def in_full_precision(dtype: torch.dtype) -> None:
-    """Refuse half precision, in which Krylov methods do not work."""
-    if torch.finfo(dtype).bits < 32:
-        raise ValueError(f"model must be in single or double precision, got {dtype}")
-
-
-def rooms(memory: int | None, f: Functional) -> tuple[int, int | None]:
-    """How many vectors a Krylov method may hold in half of the memory, and what is left."""
-    width = f.size * f.dtype.itemsize
-    if memory is None:
-        return _BASIS, None
-    held = min(_BASIS, whole("memory", memory, low=2 * (_LEAST + 2) * width) // 2 // width - 2)
-    return held, memory - (held + 2) * width
 
 
 def _scaled(H: LinearOperator, D: Preconditioner | None) -> LinearOperator:

@@ -27,7 +27,7 @@ from vademecum.models import (
     summed,
     warn_of_slow_path,
 )
-from vademecum.optimization.sharpest_direction import in_full_precision
+from vademecum.optimization._krylov import in_full_precision
 
 __all__ = ["Objective", "model_objective", "vector_objective"]
 
