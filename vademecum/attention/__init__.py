@@ -1,0 +1,7 @@
+"""Attention, transformers, vision transformers and memory networks.
+
+*Attention* reads a memory by content: a query is compared with keys, and the answer is the average
+of the values, weighted by how well their keys match. Heads do so side by side, a *transformer*
+stacks them with networks that treat each position alone, and positions must be told, since nothing
+else in it knows of order.
+"""

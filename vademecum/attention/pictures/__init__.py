@@ -1,0 +1,1 @@
+"""Pictures of this room: attention maps, position encodings."""
