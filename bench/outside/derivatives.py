@@ -169,7 +169,12 @@ def _density(s: Subject, o: Oracle) -> Iterator[str]:
         spectral_density(each, probes=2, steps=4, generator=_seeded(), symmetry_tol=_asymmetry(o))
         for each in (H, _twin(o, H))
     )
-    yield _same(o)("nodes of the density", found.nodes, wanted.nodes)
+    scale = wanted.nodes.abs().max()
+    for k in (1, 2, 3):  # not the nodes: one without weight may be anywhere
+        moment, due = (
+            (each.weights * (each.nodes + scale) ** k).sum(1) for each in (found, wanted)
+        )
+        yield _same(o)(f"moment {k} of the density", moment, due)
 
 
 def _twin(o: Oracle, H: LinearOperator) -> LinearOperator:
