@@ -3,6 +3,14 @@
 from vademecum.arrays.large import empty
 from vademecum.arrays.memory import portions
 from vademecum.arrays.scaling import lengths, power_of_two
-from vademecum.arrays.small_blocks import one_blas_thread, views
+from vademecum.arrays.small_blocks import one_blas_thread, one_torch_thread, views
 
-__all__ = ["empty", "lengths", "one_blas_thread", "portions", "power_of_two", "views"]
+__all__ = [
+    "empty",
+    "lengths",
+    "one_blas_thread",
+    "one_torch_thread",
+    "portions",
+    "power_of_two",
+    "views",
+]

@@ -4,14 +4,16 @@ On a few dozen rows a call of NumPy costs about half of one of torch, and more t
 cost more than they save.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
+import torch
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 from torch import Tensor
 
-__all__ = ["one_blas_thread", "views"]
+__all__ = ["one_blas_thread", "one_torch_thread", "views"]
 
 
 def views(*tensors: Tensor) -> tuple[Any, ...]:
@@ -40,3 +42,20 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """A context in which torch takes one thread, for many short operations in a row.
+
+    Example:
+        >>> with one_torch_thread():
+        ...     torch.get_num_threads()
+        1
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
+from vademecum.arrays import one_torch_thread
 from vademecum.randomness import own_randomness
 
 __all__ = ["laboratory"]
@@ -23,13 +24,13 @@ def laboratory(key: str) -> Iterator[None]:
     from sklearn.exceptions import ConvergenceWarning
 
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:7])
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    with own_randomness(seed), threadpool_limits(1), warnings.catch_warnings():
+    dtype = torch.get_default_dtype()
+    with (
+        own_randomness(seed), threadpool_limits(1), one_torch_thread(), warnings.catch_warnings(),
+    ):  # fmt: skip
         warnings.simplefilter("ignore", ConvergenceWarning)
         torch.set_default_dtype(torch.float64)
-        torch.set_num_threads(1)
         try:
             yield
         finally:
             torch.set_default_dtype(dtype)
-            torch.set_num_threads(threads)

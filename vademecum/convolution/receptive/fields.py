@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.arguments import whole
+from vademecum.arrays import one_torch_thread
 from vademecum.convolution._weightless import drawn_input, is_shape, run_for_shapes
 from vademecum.convolution.receptive._adjoint import NoValues
 from vademecum.convolution.receptive._layouts import (
@@ -163,7 +164,8 @@ def receptive_field(
 def _derive(run: Recording, unit: int | tuple[int, ...] | None) -> _Derived:
     source, axes, at = run.sources[0], source_axes(run), last_feature_map(run)
     place = _place(unit, at)
-    need, unknown = _dependence(run, at, place, source)
+    with one_torch_thread():
+        need, unknown = _dependence(run, at, place, source)
     return _Derived(at, place, axes, need, tuple(source.tensor.shape), unknown)
 
 
