@@ -5,3 +5,10 @@ remembers is decided by products of Jacobians, which fade or explode; *gates* an
 recurrences with eigenvalues near the unit circle are the two ways out, and the second can be
 computed for all steps at once, by a *scan*.
 """
+
+from vademecum.recurrence.linear_scan import scan
+
+__all__ = [
+    # linear recurrences
+    "scan",
+]

@@ -1,0 +1,144 @@
+r"""The scan as an operator of torch, with its derivatives.
+
+With $c_t = a_t$, or 0 where a sequence starts anew, $h_t = c_t h_{t-1} + b_t$. If $G_t$ is the
+derivative of a loss by $h_t$ where it is used, the derivative by $b_t$ is
+
+$$g_t = G_t + \bar c_{t+1}\, g_{t+1} ,$$
+
+a scan from the other end, whose factors come one step *late*; the adjoint of a late scan is one that
+is not. The derivative by $a_t$ is $\bar h_{t-1} g_t$ (0 where a sequence starts anew) and that by
+the initial state $\bar c_1 g_1$. A direction $(\dot a, \dot b)$ gives
+$\dot h_t = c_t \dot h_{t-1} + \dot a_t h_{t-1} + \dot b_t$, which is a scan again.
+
+All tensors have as many axes as `b`, time is the last but one: `a` is `(..., T or 1, D)`, `initial`
+`(..., 1, D)`, `reset` `(..., T, 1)`, and they broadcast against `b`, which has the result's shape.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vademecum.recurrence.linear_scan._on_cpu import scan_on_cpu
+
+__all__ = ["linear_scan"]
+
+
+def linear_scan(
+    a: Tensor,
+    b: Tensor,
+    initial: Tensor | None,
+    reset: Tensor | None,
+    reverse: bool = False,
+    late: bool = False,
+) -> Tensor:
+    """All states; can be differentiated in both directions, mapped and compiled."""
+    if torch.compiler.is_compiling():
+        return _states(a, b, initial, reset, reverse, late)
+    return _Scan.apply(a, b, initial, reset, reverse, late)  # pyright: ignore
+
+
+@torch.library.custom_op("vademecum::linear_scan", mutates_args=())
+def _states(
+    a: Tensor, b: Tensor, initial: Tensor | None, reset: Tensor | None, reverse: bool, late: bool
+) -> Tensor:
+    return scan_on_cpu(a, b, initial, reset, reverse, late)
+
+
+@_states.register_fake
+def _(a, b, initial, reset, reverse, late):
+    return torch.empty_like(b, memory_format=torch.contiguous_format)
+
+
+@_states.register_vmap
+def _(info, dims, a, b, initial, reset, reverse, late):
+    tensors = _in_front(info.batch_size, dims, a, b, initial, reset)
+    return _states(*tensors, reverse, late), 0
+
+
+def _in_front(size: int, dims: tuple[Any, ...], a, b, initial, reset) -> list[Tensor | None]:
+    """The mapped axis as the first one: `b` has it, the others may have 1 there."""
+    fronts: list[Tensor | None] = []
+    for tensor, dim in zip((a, b, initial, reset), dims, strict=False):
+        if tensor is not None:
+            tensor = tensor.unsqueeze(0) if dim is None else tensor.movedim(dim, 0)
+        fronts.append(tensor)
+    b = fronts[1]
+    assert b is not None
+    fronts[1] = b.expand(size, *b.shape[1:])
+    return fronts
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, _, initial, reset, ctx.reverse, ctx.late = inputs
+    h = output if ctx.needs_input_grad[0] else None
+    ctx.save_for_backward(a, h, initial, reset)
+
+
+def _pull_back(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
+    """The derivatives by `a`, `b` and `initial`, those that are wanted."""
+    a, h, initial, reset = ctx.saved_tensors
+    wants_a, _, wants_initial = ctx.needs_input_grad[:3]
+    g = linear_scan(a.conj(), G, None, reset, not ctx.reverse, not ctx.late)
+    by_a = by_initial = None
+    if wants_a:
+        if ctx.late:
+            product = _before(g, None, None, not ctx.reverse) * h.conj()
+            product = product if reset is None else product.masked_fill(reset, 0)
+        else:
+            product = _before(h, initial, reset, ctx.reverse).conj() * g
+        by_a = product.sum_to_size(a.shape)
+    if wants_initial:
+        first = slice(-1, None) if ctx.reverse else slice(0, 1)
+        passed = (a if a.shape[-2] == 1 else a[..., first, :]).conj() * g[..., first, :]
+        if reset is not None:
+            passed = passed.masked_fill(reset[..., first, :], 0)
+        by_initial = passed.sum_to_size(initial.shape)
+    return by_a, g if ctx.needs_input_grad[1] else None, by_initial, None, None, None
+
+
+torch.library.register_autograd("vademecum::linear_scan", _pull_back, setup_context=_remember)
+
+
+def _before(h: Tensor, initial: Tensor | None, reset: Tensor | None, reverse: bool) -> Tensor:
+    """The state that each step starts from; 0 where a sequence starts anew."""
+    start = h.new_zeros(()) if initial is None else initial
+    start = start.expand(*h.shape[:-2], 1, h.shape[-1])
+    shifted = (h[..., 1:, :], start) if reverse else (start, h[..., :-1, :])
+    before = torch.cat(shifted, -2)
+    return before if reset is None else before.masked_fill(reset, 0)
+
+
+class _Scan(torch.autograd.Function):
+    """The operator outside of compiled code, where it can also be differentiated forward."""
+
+    @staticmethod
+    def forward(a, b, initial, reset, reverse, late):
+        return _states(a, b, initial, reset, reverse, late)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _remember(ctx, inputs, output)
+        a, _, initial, reset, *_ = inputs
+        ctx.save_for_forward(a, output, initial, reset)
+
+    @staticmethod
+    def backward(ctx, G):
+        return _pull_back(ctx, G)
+
+    @staticmethod
+    def vmap(info, dims, a, b, initial, reset, reverse, late):
+        tensors = _in_front(info.batch_size, dims, a, b, initial, reset)
+        return _Scan.apply(*tensors, reverse, late), 0
+
+    @staticmethod
+    def jvp(ctx, da, db, dinitial, *_):
+        a, h, initial, reset = ctx.saved_tensors
+        push = torch.zeros_like(h) if db is None else db
+        if da is not None:
+            if ctx.late:
+                moved = da * h if reset is None else (da * h).masked_fill(reset, 0)
+                push = push + _before(moved, None, None, ctx.reverse)
+            else:
+                push = push + da * _before(h, initial, reset, ctx.reverse)
+        return _Scan.apply(a, push, dinitial, reset, ctx.reverse, ctx.late)
