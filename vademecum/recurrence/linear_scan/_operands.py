@@ -68,6 +68,8 @@ def aligned(
         broadcasting("shapes (..., T, D)", {name: x.shape for name, x in moved.items()})
     shape = torch.broadcast_shapes(*(x.shape for x in moved.values()))
     wide = {name: x[(None,) * (len(shape) - x.ndim)] for name, x in moved.items()}
+    if reset is not None:
+        wide["reset"] = wide["reset"].expand(*wide["reset"].shape[:-2], shape[-2], 1)
     return wide["a"], wide["b"].expand(shape), wide.get("initial"), wide.get("reset")
 
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from vademecum.recurrence.linear_scan._on_cpu import scan_on_cpu
+from vademecum.recurrence.linear_scan._on_cpu import gradients_on_cpu, scan_on_cpu
 
 __all__ = ["linear_scan"]
 
@@ -69,6 +70,20 @@ def _in_front(size: int, dims: tuple[Any, ...], a, b, initial, reset) -> list[Te
     return fronts
 
 
+@torch.library.custom_op("vademecum::linear_scan_gradients", mutates_args=())
+def _gradients(
+    a: Tensor, h: Tensor, initial: Tensor | None, reset: Tensor | None, G: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    """The derivatives by `b` and by `a` of a scan that is not late."""
+    return gradients_on_cpu(a, h, initial, reset, G, reverse)
+
+
+@_gradients.register_fake
+def _(a, h, initial, reset, G, reverse):
+    form = torch.contiguous_format
+    return torch.empty_like(G, memory_format=form), torch.empty_like(a, memory_format=form)
+
+
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     a, _, initial, reset, ctx.reverse, ctx.late = inputs
     h = output if ctx.needs_input_grad[0] else None
@@ -78,26 +93,42 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _pull_back(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
     """The derivatives by `a`, `b` and `initial`, those that are wanted."""
     a, h, initial, reset = ctx.saved_tensors
-    wants_a, _, wants_initial = ctx.needs_input_grad[:3]
-    g = linear_scan(a.conj(), G, None, reset, not ctx.reverse, not ctx.late)
-    by_a = by_initial = None
-    if wants_a:
-        if ctx.late:
-            product = _before(g, None, None, not ctx.reverse) * h.conj()
-            product = product if reset is None else product.masked_fill(reset, 0)
-        else:
-            product = _before(h, initial, reset, ctx.reverse).conj() * g
-        by_a = product.sum_to_size(a.shape)
+    wants_a, wants_b, wants_initial = ctx.needs_input_grad[:3]
+    by_a = None
+    if wants_a and not ctx.late and _is_plain(a, h, initial, G):
+        g, by_a = _gradients(a, h, initial, reset, G, ctx.reverse)
+    else:
+        g = linear_scan(a.conj(), G, None, reset, not ctx.reverse, not ctx.late)
+        if wants_a:
+            by_a = _by_factors(a, h, initial, reset, g, ctx.reverse, ctx.late)
+    by_initial = None
     if wants_initial:
         first = slice(-1, None) if ctx.reverse else slice(0, 1)
         passed = (a if a.shape[-2] == 1 else a[..., first, :]).conj() * g[..., first, :]
         if reset is not None:
             passed = passed.masked_fill(reset[..., first, :], 0)
         by_initial = passed.sum_to_size(initial.shape)
-    return by_a, g if ctx.needs_input_grad[1] else None, by_initial, None, None, None
+    return by_a, g if wants_b else None, by_initial, None, None, None
 
 
-torch.library.register_autograd("vademecum::linear_scan", _pull_back, setup_context=_remember)
+def _is_plain(*tensors: Tensor | None) -> bool:
+    """Whether nobody differentiates the derivatives, in either direction."""
+    if torch.compiler.is_compiling():
+        return True
+    duals = (forward_ad.unpack_dual(x).tangent for x in tensors if x is not None)
+    return not torch.is_grad_enabled() and all(tangent is None for tangent in duals)
+
+
+def _by_factors(a, h, initial, reset, g, reverse: bool, late: bool) -> Tensor:
+    if late:
+        product = _before(g, None, None, not reverse) * h.conj()
+        product = product if reset is None else product.masked_fill(reset, 0)
+    else:
+        product = _before(h, initial, reset, reverse).conj() * g
+    return product.sum_to_size(a.shape)
+
+
+_states.register_autograd(_pull_back, setup_context=_remember)
 
 
 def _before(h: Tensor, initial: Tensor | None, reset: Tensor | None, reverse: bool) -> Tensor:

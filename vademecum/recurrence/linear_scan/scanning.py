@@ -7,7 +7,6 @@ The result is that of the loop over time; where time is split, the error is that
 to a factor below 2. Derivatives are exact. The claim is `parallel_scan`.
 """
 
-import torch
 from torch import Tensor
 
 from vademecum.recurrence.linear_scan._operands import aligned, of_one_kind, time_axis
