@@ -12,3 +12,18 @@ __all__ = [
     # linear recurrences
     "scan",
 ]
+from vademecum.recurrence.linear_recurrences import (
+    DiagonalForm,
+    LinearRecurrence,
+    diagonalize_recurrence,
+)
+from vademecum.recurrence.linear_units import LRU
+from vademecum.recurrence.recurrent_outputs import RecurrentOutput
+from vademecum.recurrence.time_scales import memory_length
+from vademecum.recurrence.unit_circle import LRUInit, lru_init
+
+__all__ = [
+    # linear recurrences
+    "RecurrentOutput", "LRU", "LRUInit", "lru_init", "DiagonalForm", "LinearRecurrence",
+    "diagonalize_recurrence", "memory_length",
+]  # fmt: skip
