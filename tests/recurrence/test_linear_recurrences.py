@@ -61,10 +61,9 @@ def test_steps_and_states_that_go_on(form, dtype):
 
 def test_without_output_matrices_the_states_come_out():
     net = made()
-    plain = LinearRecurrence(net.A.detach(), net.B.detach())
+    plain = LinearRecurrence(net.A, net.B, torch.eye(4).double())
     x = torch.randn(2, 5, 2).double()
     assert torch.equal(plain(x).output[:, -1], net(x).state)
-    assert net.C is not None
     assert net.D is not None
     wanted = plain(x).output @ net.C.T + x @ net.D.T
     assert torch.allclose(net(x).output, wanted, rtol=0, atol=1e-12)
@@ -72,7 +71,7 @@ def test_without_output_matrices_the_states_come_out():
 
 def test_laws_of_parts():
     check_part(made(dtype=torch.float32), torch.randn(4, 7, 2))
-    real = LinearRecurrence(torch.tensor([0.5, -0.3]), torch.randn(2, 3))
+    real = LinearRecurrence(torch.tensor([0.5, -0.3]), torch.randn(2, 3), torch.eye(2))
     check_part(real, torch.randn(4, 7, 3))
 
 
@@ -109,15 +108,15 @@ def test_defective_matrices_are_refused(turned):
             Q = torch.linalg.qr(torch.randn(len(A), len(A)).double()).Q
             B = Q @ A @ Q.T if turned else A
             with pytest.raises(ValueError, match="A is defective: its eigenvectors have the cond"):
-                diagonalize_recurrence(LinearRecurrence(B, torch.eye(len(B)).double()))
+                diagonalize_recurrence(LinearRecurrence(B, B, B))
 
 
 def test_what_is_nearly_defective_may_be_asked_for():
-    net = LinearRecurrence(torch.tensor([[1.0, 1.0], [0.0, 1 + 1e-6]]).double(), JORDAN)
+    net = LinearRecurrence(torch.tensor([[1.0, 1.0], [0.0, 1 + 1e-6]]).double(), JORDAN, JORDAN)
     assert 1e6 < diagonalize_recurrence(net).condition < 1e7
     with pytest.raises(ValueError, match=r"number 2\.1e\+06, more than 1e\+06"):
         diagonalize_recurrence(net, max_condition=1e6)
-    multiple = LinearRecurrence(torch.eye(3), torch.eye(3))
+    multiple = LinearRecurrence(torch.eye(3), torch.eye(3), torch.eye(3))
     assert diagonalize_recurrence(multiple).condition == 1.0
 
 
@@ -134,30 +133,51 @@ def test_memory_length_of_all_kinds():
     wanted = -1 / unit.eigenvalues.detach().to(torch.complex128).abs().log()
     assert torch.allclose(memory_length(unit).double(), wanted, rtol=1e-3)
     Q = torch.linalg.qr(torch.randn(6, 6).double()).Q
-    assert memory_length(LinearRecurrence(Q, Q)).min() > 1e12, "rotations forget nothing"
+    assert memory_length(LinearRecurrence(Q, Q, Q)).min() > 1e12, "rotations forget nothing"
 
 
 EYE, X = torch.eye(2), torch.zeros(3, 5, 2)
 MISTAKES = [
-    (lambda: LinearRecurrence(torch.ones(2, 3), EYE), "A must be square or a diagonal, got shape"),
-    (lambda: LinearRecurrence(EYE, torch.ones(3, 2)), "B must have the shape (2, 2), got (3, 2)"),
+    (
+        lambda: LinearRecurrence(torch.ones(2, 3), EYE, EYE),
+        "A must be square or a diagonal, got shape",
+    ),
+    (
+        lambda: LinearRecurrence(EYE, torch.ones(3, 2), EYE),
+        "B must have the shape (2, 2), got (3, 2)",
+    ),
     (lambda: LinearRecurrence(EYE, EYE, torch.ones(2, 3)), "C must have the shape (2, 2), got"),
     (lambda: LinearRecurrence(EYE, EYE, EYE, torch.ones(2, 3)), "D must have the shape (2, 2)"),
-    (lambda: LinearRecurrence(EYE, EYE.double()), "B must be torch.float32 on cpu as A is, got"),
-    (lambda: LinearRecurrence(EYE.long(), EYE), "A must be floating point, got torch.int64"),
-    (lambda: LinearRecurrence(EYE / 0, EYE), "A must be finite, got"),
-    (lambda: LinearRecurrence(EYE, EYE)(X[0]), "x must have the shape (n, T, 2), T >= 1, got"),
-    (lambda: LinearRecurrence(EYE, EYE)(X[:, :0]), "x must have the shape (n, T, 2), T >= 1, got"),
-    (lambda: LinearRecurrence(EYE, EYE)(X.double()), "x must be torch.float32 as the matrices are"),
-    (lambda: LinearRecurrence(EYE, EYE).step(X), "x must have the shape (n, 2), got (3, 5, 2)"),
     (
-        lambda: LinearRecurrence(EYE, EYE)(X, EYE),
+        lambda: LinearRecurrence(EYE, EYE.double(), EYE),
+        "B must be torch.float32 on cpu as A is, got",
+    ),
+    (lambda: LinearRecurrence(EYE.long(), EYE, EYE), "A must be floating point, got torch.int64"),
+    (lambda: LinearRecurrence(EYE / 0, EYE, EYE), "A must be finite, got"),
+    (lambda: LinearRecurrence(EYE, EYE, EYE)(X[0]), "x must have the shape (n, T, 2), T >= 1, got"),
+    (
+        lambda: LinearRecurrence(EYE, EYE, EYE)(X[:, :0]),
+        "x must have the shape (n, T, 2), T >= 1, got",
+    ),
+    (
+        lambda: LinearRecurrence(EYE, EYE, EYE)(X.double()),
+        "x must be torch.float32 as the matrices are",
+    ),
+    (
+        lambda: LinearRecurrence(EYE, EYE, EYE).step(X),
+        "x must have the shape (n, 2), got (3, 5, 2)",
+    ),
+    (
+        lambda: LinearRecurrence(EYE, EYE, EYE)(X, EYE),
         "state must be torch.float32 of shape (3, 2), got",
     ),
     (lambda: memory_length(torch.tensor([0.5, 1.1])), "eigenvalues must have moduli of at most 1"),
-    (lambda: memory_length(LinearRecurrence(2 * EYE, EYE)), "moduli of at most 1, got 2"),
+    (lambda: memory_length(LinearRecurrence(2 * EYE, EYE, EYE)), "moduli of at most 1, got 2"),
     (lambda: memory_length(torch.tensor([1])), "eigenvalues must be floating point"),
-    (lambda: diagonalize_recurrence(LinearRecurrence(EYE, EYE), max_condition=0.5), ">= 1, got"),
+    (
+        lambda: diagonalize_recurrence(LinearRecurrence(EYE, EYE, EYE), max_condition=0.5),
+        ">= 1, got",
+    ),
 ]
 
 

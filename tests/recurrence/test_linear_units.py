@@ -61,6 +61,7 @@ def test_lru_is_its_equation(sizes):
     y, state = net(x)
     wanted, last = by_hand(net, x)
     assert torch.allclose(y, wanted, rtol=1e-12, atol=1e-12)
+    assert last is not None
     assert torch.allclose(state[-1], last, rtol=1e-12, atol=1e-12)
 
 

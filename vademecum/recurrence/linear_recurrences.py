@@ -35,7 +35,7 @@ class LinearRecurrence(nn.Module):
     Args:
         A: The (m, m) matrix of the recurrence, or the m entries of a diagonal one; real or complex.
         B: The (m, d) matrix of the input.
-        C: The (k, m) matrix of the output; None gives the states.
+        C: The (k, m) matrix of the output; the identity gives the states.
         D: The (k, d) matrix from input to output; None for none.
 
     Raises:
@@ -43,7 +43,7 @@ class LinearRecurrence(nn.Module):
 
     Example:
         >>> one = torch.ones(1, 1)
-        >>> total = LinearRecurrence(one, one)  # an eigenvalue of 1 adds up its input
+        >>> total = LinearRecurrence(one, one, one)  # an eigenvalue of 1 adds up its input
         >>> total(torch.tensor([[[1.0], [2.0], [3.0]]])).output.flatten()
         tensor([1., 3., 6.], grad_fn=<ViewBackward0>)
         >>> total.step(torch.tensor([[4.0]]), torch.tensor([[6.0]])).state.item()
@@ -54,13 +54,13 @@ class LinearRecurrence(nn.Module):
         self,
         A: Inexact[Tensor, " m *m"],
         B: Inexact[Tensor, " m d"],
-        C: Inexact[Tensor, " k m"] | None = None,
+        C: Inexact[Tensor, " k m"],
         D: Inexact[Tensor, " k d"] | None = None,
     ):
         super().__init__()
         _insist_on_fit(A, B, C, D)
         self.A, self.B = nn.Parameter(A.detach().clone()), nn.Parameter(B.detach().clone())
-        self.C = None if C is None else nn.Parameter(C.detach().clone())
+        self.C = nn.Parameter(C.detach().clone())
         self.D = None if D is None else nn.Parameter(D.detach().clone())
 
     def forward(
@@ -104,7 +104,7 @@ class LinearRecurrence(nn.Module):
         return self.A if self.A.ndim == 1 else torch.linalg.eigvals(self.A)
 
     def _read(self, h: Tensor, x: Tensor) -> Tensor:
-        y = h if self.C is None else h @ self.C.T
+        y = h @ self.C.T
         return y if self.D is None else y + x @ self.D.T
 
     def _checked(self, x: Tensor, state: Tensor | None, ndim: int) -> tuple[Tensor, Tensor]:
@@ -129,9 +129,9 @@ class LinearRecurrence(nn.Module):
         return f"{kind}m={self.B.shape[0]}, d={self.B.shape[1]}"
 
 
-def _insist_on_fit(A: Tensor, B: Tensor, C: Tensor | None, D: Tensor | None) -> None:
+def _insist_on_fit(A: Tensor, B: Tensor, C: Tensor, D: Tensor | None) -> None:
     m, d = floats("A", A).shape[0] if A.ndim else 0, floats("B", B, ndim=2).shape[1]
-    k = m if C is None else floats("C", C, ndim=2).shape[0]
+    k = floats("C", C, ndim=2).shape[0]
     if A.shape not in ((m,), (m, m)):
         raise ValueError(f"A must be square or a diagonal, got shape {tuple(A.shape)}")
     for name, matrix, shape in (("B", B, (m, d)), ("C", C, (k, m)), ("D", D, (k, d))):
@@ -150,8 +150,8 @@ class DiagonalForm(NamedTuple):
     """A linear recurrence in the basis of eigenvectors.
 
     Example:
-        >>> whole = LinearRecurrence(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2))
-        >>> round(diagonalize_recurrence(whole).condition, 6)  # eigenvectors (1, 1) and (1, -1)
+        >>> swap, one = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2)  # vectors (1, 1), (1, -1)
+        >>> round(diagonalize_recurrence(LinearRecurrence(swap, one, one)).condition, 6)
         1.0
     """
 
@@ -182,10 +182,10 @@ def diagonalize_recurrence(
 
     Example:
         >>> A = torch.tensor([[0.5, 1.0], [0.0, 0.25]])
-        >>> form = diagonalize_recurrence(LinearRecurrence(A, torch.eye(2)))
+        >>> form = diagonalize_recurrence(LinearRecurrence(A, torch.eye(2), torch.eye(2)))
         >>> form.recurrence.A.data.real
         tensor([0.5000, 0.2500])
-        >>> diagonalize_recurrence(LinearRecurrence(torch.ones(2, 2).triu(), torch.eye(2)))
+        >>> diagonalize_recurrence(LinearRecurrence(A.sign(), torch.eye(2), torch.eye(2)))
         Traceback (most recent call last):
         ValueError: A is defective: its eigenvectors have the condition number ...
     """
@@ -202,9 +202,8 @@ def diagonalize_recurrence(
         )
     dtype = recurrence.A.dtype.to_complex()
     inputs = torch.linalg.solve(vectors, B.to(vectors.dtype))
-    C, D = recurrence.C, recurrence.D
-    outputs = vectors if C is None else C.to(vectors.dtype) @ vectors
-    direct = None if D is None else D.to(dtype)
+    outputs = recurrence.C.to(vectors.dtype) @ vectors
+    direct = None if recurrence.D is None else recurrence.D.to(dtype)
     diagonal = LinearRecurrence(values.to(dtype), inputs.to(dtype), outputs.to(dtype), direct)
     return DiagonalForm(diagonal, vectors.to(dtype), condition)
 
