@@ -150,7 +150,7 @@ class DiagonalForm(NamedTuple):
     """A linear recurrence in the basis of eigenvectors.
 
     Example:
-        >>> swap, one = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2)  # vectors (1, 1), (1, -1)
+        >>> swap, one = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.eye(2)
         >>> round(diagonalize_recurrence(LinearRecurrence(swap, one, one)).condition, 6)
         1.0
     """
