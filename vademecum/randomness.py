@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["given_back", "own_randomness", "reseed", "source"]
+__all__ = ["given_back", "own_randomness", "place", "reseed", "source"]
 
 
 @contextmanager
@@ -73,6 +73,24 @@ def source(generator: torch.Generator | None, device: torch.device | str | None)
         [0, 0]
     """
     return {"generator": generator, "device": device if generator is None else generator.device}
+
+
+def place(
+    generator: torch.Generator | None,
+    dtype: torch.dtype | None,
+    device: torch.device | str | None,
+) -> tuple[torch.dtype, torch.device]:
+    """The dtype and the device of the result: those given, the generator's, or torch's defaults.
+
+    Raises:
+        ValueError: Where the dtype is not floating.
+    """
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype must be floating point, got {dtype}")
+    if device is None:
+        device = generator.device if generator is not None else torch.get_default_device()
+    return dtype, torch.device(device)
 
 
 def _cuda() -> bool:

@@ -19,8 +19,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.data._drawing import place
-from vademecum.randomness import source
+from vademecum.randomness import place, source
 from vademecum.results import one_line
 
 __all__ = ["Points", "moons", "spirals", "xor"]

@@ -26,4 +26,9 @@ __all__ = [
     # linear recurrences
     "RecurrentOutput", "LRU", "LRUInit", "lru_init", "DiagonalForm", "LinearRecurrence",
     "diagonalize_recurrence", "memory_length",
+from vademecum.recurrence.long_lags import SequenceTask, adding_task, copying_task, latch_task
+
+__all__ = [
+    # tasks with long lags
+    "SequenceTask", "adding_task", "copying_task", "latch_task",
 ]  # fmt: skip
