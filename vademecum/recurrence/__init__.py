@@ -6,29 +6,38 @@ recurrences with eigenvalues near the unit circle are the two ways out, and the 
 computed for all steps at once, by a *scan*.
 """
 
-from vademecum.recurrence.linear_scan import scan
-
-__all__ = [
-    # linear recurrences
-    "scan",
-]
+from vademecum.recurrence.elman import ElmanRNN, RNNTrace
+from vademecum.recurrence.gated import (
+    CourseGRU,
+    CourseLSTM,
+    GateTrace,
+    GRUTrace,
+    LSTMState,
+    LSTMTrace,
+    gates,
+)
 from vademecum.recurrence.linear_recurrences import (
     DiagonalForm,
     LinearRecurrence,
     diagonalize_recurrence,
 )
+from vademecum.recurrence.linear_scan import scan
 from vademecum.recurrence.linear_units import LRU
+from vademecum.recurrence.long_lags import SequenceTask, adding_task, copying_task, latch_task
+from vademecum.recurrence.parameter_counts import RecurrentCount, count_recurrent_params
 from vademecum.recurrence.recurrent_outputs import RecurrentOutput
 from vademecum.recurrence.time_scales import memory_length
 from vademecum.recurrence.unit_circle import LRUInit, lru_init
 
 __all__ = [
     # linear recurrences
-    "RecurrentOutput", "LRU", "LRUInit", "lru_init", "DiagonalForm", "LinearRecurrence",
+    "scan", "RecurrentOutput", "LRU", "LRUInit", "lru_init", "DiagonalForm", "LinearRecurrence",
     "diagonalize_recurrence", "memory_length",
-from vademecum.recurrence.long_lags import SequenceTask, adding_task, copying_task, latch_task
-
-__all__ = [
+    # simple and gated networks
+    "ElmanRNN", "CourseGRU", "CourseLSTM", "LSTMState",
+    # what goes on inside
+    "GRUTrace", "GateTrace", "LSTMTrace", "RNNTrace", "gates", "RecurrentCount",
+    "count_recurrent_params",
     # tasks with long lags
     "SequenceTask", "adding_task", "copying_task", "latch_task",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """What a recurrent module gives: outputs, and the state to go on from."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Inexact
 from torch import Tensor
@@ -21,7 +21,7 @@ class RecurrentOutput(NamedTuple):
 
     output: Inexact[Tensor, " n *T k"]
     """The outputs, of all steps or of one."""
-    state: Inexact[Tensor, " *layers n m"]
-    """The last state, to go on from."""
+    state: Any
+    """The last state, to go on from: a tensor, or several where a cell has several."""
 
     __repr__ = one_line

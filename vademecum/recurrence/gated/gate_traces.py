@@ -1,0 +1,187 @@
+r"""Every gate, candidate and cell of a recurrent layer over time: what torch's fused kernels hide.
+
+A gate is a function of the input and of the state before,
+$i^t = \sigma(W_i x^t + R_i h^{t-1} + b)$, and torch's own layer, which is fast, gives all states
+$h^t$. So the layer runs once, and then the gates of all steps at once are two matrix products. The
+cells follow from the gates, $c^t = f^t c^{t-1} + i^t g^t$. A stacked layer is taken
+apart, since torch shows the states of its last layer alone.
+
+Exact up to rounding: outputs and states are torch's own. For networks of this library that torch
+does not know the steps are made one by one. Nothing is differentiated, and the model does not run.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from vademecum.models import map_tensors, named_tensors, refuse_nan, unwrapped
+from vademecum.recurrence._sequences import insist_on_kind, insist_on_sequence
+from vademecum.recurrence.elman import ElmanRNN, RNNTrace
+from vademecum.recurrence.gated._one_layer import run_layer
+from vademecum.recurrence.gated._torch_layers import Weights, weights_of
+from vademecum.recurrence.gated.gru_cell import CourseGRU, GRUTrace
+from vademecum.recurrence.gated.lstm_cell import CourseLSTM, LSTMState, LSTMTrace
+from vademecum.results import one_line
+
+__all__ = ["GateTrace", "gates"]
+
+_OURS = (CourseLSTM, CourseGRU, ElmanRNN)
+
+
+class GateTrace(NamedTuple):
+    """What went on inside a recurrent network.
+
+    Example:
+        >>> trace = gates(nn.LSTM(2, 3, num_layers=2), torch.zeros(5, 1, 2))
+        >>> len(trace.layers), trace.layers[1][0].i.shape
+        (2, torch.Size([5, 1, 3]))
+    """
+
+    layers: tuple[tuple[RNNTrace | LSTMTrace | GRUTrace, ...], ...]
+    """For each layer and each direction, the second of which runs from the end, what was computed:
+    tensors laid out as the output is, padded with zeros where sequences were packed."""
+    output: Any
+    """What the network gives."""
+    state: Any
+    """The last state, as the network gives it."""
+    lengths: Int64[Tensor, " n"] | None
+    """How long the sequences are, if they were packed."""
+
+    __repr__ = one_line
+
+
+@torch.no_grad()
+def gates(model: nn.Module, x: Any, state: Any = None) -> GateTrace:
+    r"""Every gate, candidate and cell of a recurrent network over time.
+
+    Args:
+        model: An `nn.RNN`, `nn.LSTM` or `nn.GRU` of any number of layers and directions, with or
+            without projection; a cell of torch; `ElmanRNN`, `CourseLSTM` or `CourseGRU`.
+        x: What it is called with: a tensor or, for torch's layers, a `PackedSequence`. Sequences
+            for a cell have the shape (n, T, d).
+        state: The state before the first step, as the model takes it; zeros by default.
+
+    Returns:
+        A `GateTrace`. `layers[l][0]` are the gates of layer $l$, `layers[l][1]` those of its
+        backward direction: an `LSTMTrace` with i, f, o, g, c, h; a `GRUTrace` with r, z, n, h; or
+        an `RNNTrace` with a, h.
+
+    Raises:
+        ValueError: If the model is another one, or its input or state has a wrong shape, holds
+            integers or NaN, or lies elsewhere than its weights.
+
+    Example:
+        >>> layer = nn.LSTM(2, 3, bias=False)
+        >>> layer.weight_ih_l0.data.zero_(), layer.weight_hh_l0.data.zero_()
+        (tensor(...), tensor(...))
+        >>> ((one,),), *_ = gates(layer, torch.ones(4, 1, 2))
+        >>> one.f[:, 0, 0].tolist(), one.c.abs().max().item()  # sigma(0), and nothing is written
+        ([0.5, 0.5, 0.5, 0.5], 0.0)
+    """
+    model = unwrapped(model)
+    refuse_nan(x)
+    for name, given in named_tensors(state, "state"):
+        if given.isnan().any():
+            raise ValueError(f"{name} must not hold NaN")
+    if isinstance(model, _OURS):
+        return _ours(model, x, state)
+    if isinstance(model, nn.RNNCellBase):
+        return _of_cell(model, x, state)
+    if not isinstance(model, nn.RNNBase):
+        raise ValueError(
+            "model must be a recurrent layer or cell of torch, ElmanRNN, CourseLSTM or CourseGRU,"
+            f" got {type(model).__name__}; hand in the layer itself with its own input"
+        )
+    names = [f"_l{i}{way}" for i in range(model.num_layers) for way in _ways(model)]
+    weights = weights_of(model, names)
+    packed, first = isinstance(x, PackedSequence), int(model.batch_first)
+    _insist_on_input(x.data if packed else x, model.input_size, weights[0], packed=packed)
+    alone = not packed and x.ndim == 2
+    if alone:
+        state = map_tensors(state, lambda t: t.unsqueeze(1))
+        x = x.unsqueeze(1 - first)
+    found = _of_layers(
+        model.mode, weights, x, state, batch_first=bool(first), ways=len(_ways(model))
+    )
+    if not alone:
+        return found
+    layers, output = map_tensors((found.layers, found.output), lambda t: t.squeeze(1 - first))
+    return GateTrace(layers, output, map_tensors(found.state, lambda t: t.squeeze(1)), None)
+
+
+def _ways(model: nn.RNNBase) -> tuple[str, ...]:
+    return ("", "_reverse") if model.bidirectional else ("",)
+
+
+def _of_layers(
+    mode: str, weights: list[Weights], x: Any, state: Any, *, batch_first: bool, ways: int = 1
+) -> GateTrace:
+    """The gates of torch's layers, one layer after the other."""
+    packed = isinstance(x, PackedSequence)
+    n = int(x.batch_sizes[0]) if packed else x.shape[1 - batch_first]
+    h, c = _start(mode, weights, state, n)
+    layers, last = [], []
+    for at in range(0, len(weights), ways):
+        rows = slice(at, at + ways)
+        ran = run_layer(mode, weights[rows], x, h[rows], c[rows], batch_first=batch_first)
+        x = ran.output
+        layers.append(ran.traces)
+        last.append(ran.state if mode == "LSTM" else (ran.state,))
+    h, *cells = map(torch.cat, zip(*last, strict=True))
+    lengths = pad_packed_sequence(x)[1] if packed else None
+    return GateTrace(tuple(layers), x, (h, *cells) if cells else h, lengths)
+
+
+def _of_cell(cell: nn.RNNCellBase, x: Any, state: Any) -> GateTrace:
+    """The gates of a cell that reads sequences (n, T, d)."""
+    weights = weights_of(cell, [""])
+    insist_on_sequence(x, cell.input_size, cell.weight_ih)
+    mode = "LSTM" if isinstance(cell, nn.LSTMCell) else "GRU"
+    if isinstance(cell, nn.RNNCell):
+        mode = f"RNN_{cell.nonlinearity.upper()}"
+    state = map_tensors(state, lambda t: t.unsqueeze(0))
+    found = _of_layers(mode, weights, x, state, batch_first=True)
+    return found._replace(state=map_tensors(found.state, lambda t: t.squeeze(0)))
+
+
+def _ours(model: ElmanRNN | CourseLSTM | CourseGRU, x: Any, state: Any) -> GateTrace:
+    """The gates of a network of this library, step by step."""
+    insist_on_sequence(x, model.d, model.V)
+    steps = list(model._steps(x, state))
+    trace = type(steps[0])(*(torch.stack(values, 1) for values in zip(*steps, strict=True)))
+    last = steps[-1]
+    state = LSTMState(last.h, last.c) if isinstance(last, LSTMTrace) else last.h
+    return GateTrace(((trace,),), model._read(trace.h), state, None)
+
+
+def _insist_on_input(x: Any, d: int, weights: Weights, *, packed: bool) -> None:
+    axes = (2,) if packed else (2, 3)
+    if not isinstance(x, Tensor) or x.ndim not in axes or x.shape[-1] != d or not x.numel():
+        kind = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(
+            f"x must be a PackedSequence, or a tensor of 2 or 3 axes, not empty and {d} wide,"
+            f" got {kind}"
+        )
+    insist_on_kind("x", x, weights["weight_ih"])
+
+
+def _start(mode: str, weights: list[Weights], state: Any, n: int) -> tuple[Tensor, Tensor]:
+    """The states and the cells before the first step, for each layer and direction."""
+    W, P = weights[0]["weight_hh"], weights[0].get("weight_hr")
+    m = len(W) // {"LSTM": 4, "GRU": 3}.get(mode, 1) if P is None else P.shape[1]
+    shapes = [(len(weights), n, W.shape[1]), (len(weights), n, m)]
+    if state is None:
+        return W.new_zeros(shapes[0]), W.new_zeros(shapes[1])
+    if (mode == "LSTM") != isinstance(state, tuple | list):
+        wanted = "the pair (h, c)" if mode == "LSTM" else "a tensor"
+        raise ValueError(f"state must be {wanted}, got {type(state).__name__}")
+    given = state if mode == "LSTM" else (state, W.new_zeros(shapes[1]))
+    for name, tensor, shape in zip("hc", given, shapes, strict=True):
+        if not isinstance(tensor, Tensor) or tensor.shape != shape:
+            kind = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise ValueError(f"{name} of state must have the shape {shape}, got {kind}")
+        insist_on_kind("state", tensor, W)
+    return given[0], given[1]
