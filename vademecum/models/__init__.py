@@ -44,6 +44,7 @@ from vademecum.models.tensors import (
     aliases,
     call_with,
     insist_on_place,
+    run_with,
     tensor_places,
     unwrapped,
 )
@@ -55,7 +56,7 @@ __all__ = [
     "mlp", "load_weights",
     # modes and tensors
     "ModelState", "aliases", "call_with", "bilinear_convolutions", "evaluation", "insist_on_place",
-    "named_modules", "tensor_places", "twice_differentiable", "untouched", "unwrapped",
+    "named_modules", "run_with", "tensor_places", "twice_differentiable", "untouched", "unwrapped",
     # inputs, outputs, losses
     "Loss", "LossCall", "LossCalls", "Output", "call_arguments", "chosen_output", "cotangents",
     "count_examples", "described", "differentiable_output", "example_loss", "loss_for",

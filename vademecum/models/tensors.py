@@ -16,7 +16,10 @@ from vademecum.models._modules import named_modules
 from vademecum.models.inputs import map_tensors, named_tensors
 from vademecum.models.modes import INTERNAL, evaluation
 
-__all__ = ["ModelState", "aliases", "call_with", "insist_on_place", "tensor_places", "unwrapped"]
+__all__ = [
+    "ModelState", "aliases", "call_with", "insist_on_place", "run_with", "tensor_places",
+    "unwrapped",
+]  # fmt: skip
 
 Aliases = list[tuple[nn.Module, str]]
 _HOLDERS = (Tensor, list, tuple, dict)
@@ -89,6 +92,23 @@ def call_with(
     finally:
         for attributes, key, value in kept:
             attributes[key] = value
+
+
+def run_with(model: nn.Module, tensors: Mapping[str, Tensor], function: Callable[[], Any]) -> Any:
+    """`function()`, with other tensors at some places of a model meanwhile.
+
+    Args:
+        model: The module.
+        tensors: The tensors by their places, of which those that are tied have several.
+        function: What to do, which may call any method of the model.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> run_with(model, {"bias": torch.ones(1)}, lambda: model.bias.item())
+        1.0
+    """
+    around = {f"model.{place}": tensor for place, tensor in tensors.items()}
+    return call_with(_Around(model), around, (function,), also=aliases(model))
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

@@ -40,4 +40,15 @@ __all__ = [
     "count_recurrent_params",
     # tasks with long lags
     "SequenceTask", "adding_task", "copying_task", "latch_task",
+from vademecum.recurrence.through_time import (
+    BPTT,
+    JacobianProfile,
+    bptt,
+    draw_jacobian_profile,
+    jacobian_profile,
+)
+
+__all__ = [
+    # gradients through time
+    "BPTT", "JacobianProfile", "bptt", "draw_jacobian_profile", "jacobian_profile",
 ]  # fmt: skip
