@@ -13,9 +13,9 @@ steps, $\delta_{t+1}\, \partial z_{t+1} / \partial z_t$ is left out at $t = k, 2
 from 1): that is the loop that detaches the state every $k$ steps.
 
 Each step is differentiated by itself, from leaves of its own; the recursion between the steps is
-this module's. The tensors that a step returns as its state are $z_t$: what is computed from them in
-the same step, an output or the $h_t$ of an LSTM's $c_t$, counts in their adjoints. Exact up to
-rounding; the claims are `bptt_state_gradient` and those after it.
+this module's. The tensors that a step returns as its state are $z_t$: what is computed from their
+numbers in the same step, an output or the $h_t$ of an LSTM's $c_t$, counts in their adjoints. Exact
+up to rounding; the claims are `bptt_state_gradient` and those after it.
 """
 
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ from vademecum.recurrence._stepping import (
     new_leaves,
     smooth_leaves,
 )
+from vademecum.recurrence.through_time._arrangements import arranged, parts_of
 from vademecum.results import one_line
 
 __all__ = ["BPTT", "bptt"]
@@ -219,27 +220,51 @@ def _backward(
     pulled: dict[int, Tensor] = {}
     for i, t in reversed(list(enumerate(chain.times(len(steps))))):
         step = steps[i]
-        ends = [(step.y, xi[:, t]), *((step.after[name], g) for name, g in later.items())]
-        ends = [(end, g) for end, g in ends if end.requires_grad]
-        states = {name: z for name, z in step.after.items() if z.requires_grad}
-        inputs = {"x": step.x} if step.x.requires_grad else {}
-        wanted = [*states.values(), *step.before.values(), *inputs.values(), *found.theta.values()]
-        outputs, cotangents = zip(*ends, strict=True) if ends else ((), ())
-        got = iter(
-            torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
-            if ends
-            else [None] * len(wanted)
-        )
-        adjoints = {name: _or_zeros(next(got), z) for name, z in states.items()}
-        kept = {name: later.get(name, torch.zeros_like(z)) for name, z in step.after.items()}
-        found.write(t, step, kept | adjoints)
-        before = {name: _or_zeros(next(got), z) for name, z in step.before.items()}
-        later = {} if truncate is not None and i % truncate == 0 else before
-        pulled[t] = _or_zeros(next(got), step.x) if inputs else step.x
-        for name in found.theta:
-            if (g := next(got)) is not None:
+        back = _pull(step, xi[:, t], later, list(found.theta.values()))
+        found.write(t, step, back.adjoints)
+        later = {} if truncate is not None and i % truncate == 0 else back.before
+        pulled[t] = back.x
+        for name, g in zip(found.theta, back.theta, strict=True):
+            if g is not None:
                 found.gradients[name][t] += g.to_dense()  # those of embeddings may be sparse
     return torch.stack([pulled[t] for t in range(len(steps))], 1)
+
+
+class _Pulled(NamedTuple):
+    """Gradients in a step's states, in those before, in its inputs and in the parameters."""
+
+    adjoints: dict[str, Tensor]
+    before: dict[str, Tensor]
+    x: Tensor
+    theta: list[Tensor | None]
+
+
+def _pull(step: _Step, xi: Tensor, later: dict[str, Tensor], theta: list[Tensor]) -> _Pulled:
+    """One step back: with `xi` for the output, and what comes of the next step for the states."""
+    given = {name: later.get(name, torch.zeros_like(z)) for name, z in step.after.items()}
+    ends = [(step.y, xi), *((step.after[name], given[name]) for name in given.keys() & later)]
+    ends = [(end, g) for end, g in ends if end.requires_grad]
+    parts = {name: parts_of(z) for name, z in step.after.items() if z.requires_grad}
+    groups: list[list[Any]] = [parts[name] or [step.after[name]] for name in parts]
+    groups += [list(step.before.values()), [step.x] if step.x.requires_grad else [], theta]
+    wanted = [leaf for group in groups for leaf in group]
+    if ends:
+        tensors, cotangents = zip(*ends, strict=True)
+        again = any(parts.values())
+        got = iter(torch.autograd.grad(tensors, wanted, cotangents, again, allow_unused=True))
+    else:
+        got = iter([None] * len(wanted))
+    *states, before, x, by_theta = [[next(got) for _ in group] for group in groups]
+    for name, found in zip(parts, states, strict=True):
+        z, u = step.after[name], given[name]
+        given[name] = arranged(z, parts[name], found, u) if parts[name] else _or_zeros(found[0], u)
+    earlier = zip(step.before.items(), before, strict=True)
+    return _Pulled(
+        given,
+        {name: _or_zeros(g, z) for (name, z), g in earlier},
+        _or_zeros(x[0] if x else None, step.x),
+        by_theta,
+    )
 
 
 def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
