@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-__all__ = ["given_back", "own_randomness", "place", "reseed", "source"]
+__all__ = ["categorical", "given_back", "own_randomness", "place", "reseed", "source"]
 
 
 @contextmanager
@@ -91,6 +92,27 @@ def place(
     if device is None:
         device = generator.device if generator is not None else torch.get_default_device()
     return dtype, torch.device(device)
+
+
+def categorical(logits: Tensor, uniform: Tensor) -> Tensor:
+    """Draw from a softmax law in each row, with a number between 0 and 1 for each.
+
+    The first class at which the distribution function exceeds the number: so a draw is the same on
+    every device, and a class of probability 0 never comes out.
+
+    Args:
+        logits: The logits, (n, k).
+        uniform: The numbers, (n,); the law is computed in the wider of the two dtypes.
+
+    Example:
+        >>> logits = torch.tensor([[0.3, 0.0, 0.7]]).log().expand(3, 3)
+        >>> categorical(logits, torch.tensor([0.2, 0.4, 0.99])).tolist()
+        [0, 2, 2]
+    """
+    wide = torch.promote_types(logits.dtype, uniform.dtype)
+    scale = logits.to(wide).softmax(1).cumsum(1)
+    goal = uniform.to(wide)[:, None] * scale[:, -1:]
+    return torch.searchsorted(scale, goal, right=True)[:, 0].clamp(max=scale.shape[1] - 1)
 
 
 def _cuda() -> bool:

@@ -51,4 +51,22 @@ from vademecum.recurrence.through_time import (
 __all__ = [
     # gradients through time
     "BPTT", "JacobianProfile", "bptt", "draw_jacobian_profile", "jacobian_profile",
+from vademecum.recurrence.sequences import (
+    Beams,
+    CaptionModel,
+    Decoding,
+    FeedbackRNN,
+    ProfessorForcing,
+    ProfessorLosses,
+    Seq2Seq,
+    SequenceRun,
+    beam_search,
+    scheduled_sampling,
+    sequence_log_prob,
+)
+
+__all__ = [
+    # models of sequences
+    "FeedbackRNN", "Seq2Seq", "CaptionModel", "SequenceRun", "Decoding", "sequence_log_prob",
+    "Beams", "beam_search", "scheduled_sampling", "ProfessorForcing", "ProfessorLosses",
 ]  # fmt: skip

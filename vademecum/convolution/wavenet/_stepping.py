@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from vademecum.convolution.causal import CausalConv1d
 from vademecum.models import Replay
+from vademecum.randomness import categorical
 
 if TYPE_CHECKING:
     from vademecum.convolution.wavenet.network import WaveNet
@@ -124,9 +125,7 @@ class Stepper:
     def _drawn(self, logits: Tensor) -> Tensor:
         if self.temperature == 0:
             return logits.argmax(1)
-        scale = (logits.to(self.uniform.dtype) / self.temperature).softmax(1).cumsum(1)
-        uniform = self.uniform[:, None] * scale[:, -1:]
-        return torch.searchsorted(scale, uniform, right=True)[:, 0].clamp(max=scale.shape[1] - 1)
+        return categorical(logits.to(self.uniform.dtype) / self.temperature, self.uniform)
 
 
 def _bias(layer: nn.Conv1d | CausalConv1d) -> Tensor:
