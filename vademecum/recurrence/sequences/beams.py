@@ -139,7 +139,7 @@ class _Strings:
         totals = torch.where(ended, self.log_probs[:, :, None] + stay, totals)
         symbols = torch.where(ended, self.end or 0, symbols)
         lengths = self.lengths + ~self.ended
-        scores = totals / lengths[:, :, None].clamp(min=1) ** self.penalty
+        scores = totals / lengths[:, :, None].clamp(min=1).to(totals) ** self.penalty
         return self._keep(scores.flatten(1), totals.flatten(1), symbols.flatten(1), lengths)
 
     def _begin(self, like: Tensor) -> None:
@@ -212,7 +212,7 @@ def _largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         if x.is_cuda or bool((equal.sum(1) > (values == last).sum(1)).any()):
             falling = torch.arange(x.shape[1], 0, -1, device=x.device)
             first = torch.where(equal, falling, 0).topk(k, dim=1).indices
-            above = values > last
+            above = ~(values <= last)  # also NaN, which is said later
             turn = torch.arange(k, device=x.device) - above.sum(1, keepdim=True)
             places = torch.where(above, places, first.gather(1, turn.clamp(min=0)))
     places = places.sort(1).values

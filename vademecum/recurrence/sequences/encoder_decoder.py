@@ -13,7 +13,7 @@ References:
     Cho et al., Learning phrase representations using RNN encoder-decoder, EMNLP, 2014.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -105,7 +105,7 @@ class Seq2Seq(OutputModel):
         seen = None if look is None else look.remember(states, inside)
         return Start(tuple(part.transpose(0, 1) for part in last), None, seen)
 
-    def _encoded(self, words: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _encoded(self, words: Tensor, lengths: Tensor | None) -> tuple[Tensor, Any]:
         if lengths is None:
             return self.encoder(words)
         packed = pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False)
