@@ -1,1 +1,5 @@
 """What the course claims of recurrent networks."""
+
+from vademecum.recurrence.claims import conditionals, fed_back
+
+__all__ = ["conditionals", "fed_back"]
