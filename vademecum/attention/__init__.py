@@ -5,3 +5,11 @@ of the values, weighted by how well their keys match. Heads do so side by side, 
 stacks them with networks that treat each position alone, and positions must be told, since nothing
 else in it knows of order.
 """
+
+from vademecum.attention.positions import encoding_rotation, sinusoidal_encoding
+from vademecum.attention.turned_pairs import rotary
+
+__all__ = [
+    # positions
+    "encoding_rotation", "rotary", "sinusoidal_encoding",
+]  # fmt: skip
