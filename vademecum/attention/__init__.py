@@ -6,10 +6,18 @@ stacks them with networks that treat each position alone, and positions must be 
 else in it knows of order.
 """
 
+from vademecum.attention.caches import KeyValueCache
+from vademecum.attention.dense import Attention, attention
+from vademecum.attention.multi_head import MultiHeadAttention
 from vademecum.attention.positions import encoding_rotation, sinusoidal_encoding
+from vademecum.attention.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from vademecum.attention.turned_pairs import rotary
 
 __all__ = [
+    # attention
+    "Attention", "attention", "MultiHeadAttention", "KeyValueCache",
+    # transformers
+    "Transformer", "TransformerDecoder", "TransformerEncoder",
     # positions
     "encoding_rotation", "rotary", "sinusoidal_encoding",
 ]  # fmt: skip

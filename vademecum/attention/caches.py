@@ -1,0 +1,203 @@
+r"""The keys and values of all tokens so far, in memory that is given once.
+
+Row $b$ of a batch holds $\ell_b$ keys, in the slots $0, \dots, \ell_b - 1$; a new token of that row
+is written to slot $\ell_b$, which is also its position. So rows of unequal length live in one
+cache: each continues as it would alone.
+
+One slot more than the capacity is kept: what is padding is written there, and never read.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vademecum.arguments import whole
+from vademecum.attention._masks import insist_on_lengths
+
+__all__ = ["KeyValueCache"]
+
+_INDICES = (torch.int64, torch.int32)
+
+
+class KeyValueCache:
+    """Keys and values of earlier tokens, for one layer of attention.
+
+    Usually made by `MultiHeadAttention.cache`, which knows its sizes.
+
+    Args:
+        n: How many rows the batch has.
+        capacity: How many tokens a row holds at most.
+        kv_heads: How many heads the keys have.
+        d_k: How wide a key is, in a head.
+        d_v: How wide a value is; as a key by default.
+        all_slots: Whether all slots are handed out at every step, the empty ones masked, so that no
+            shape changes as rows grow: what CUDA graphs and compiled steps need. By default only
+            the slots that are filled, which is faster elsewhere.
+        dtype: That of the numbers; torch's default.
+        device: Where they are; torch's default.
+
+    Raises:
+        ValueError: If a size is below 1.
+
+    Example:
+        >>> cache = KeyValueCache(2, 8, kv_heads=1, d_k=4)
+        >>> prompts = torch.randn(2, 1, 3, 4)  # of lengths 3 and 1
+        >>> keys, values = cache.append(prompts, prompts, lengths=torch.tensor([3, 1]))
+        >>> cache.lengths.tolist(), keys.shape[2]
+        ([3, 1], 3)
+    """
+
+    def __init__(
+        self,
+        n: int,
+        capacity: int,
+        *,
+        kv_heads: int,
+        d_k: int,
+        d_v: int | None = None,
+        all_slots: bool = False,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        n, kv_heads = whole("n", n, low=1), whole("kv_heads", kv_heads, low=1)
+        self.capacity = whole("capacity", capacity, low=1)
+        d_k = whole("d_k", d_k, low=1)
+        d_v = d_k if d_v is None else whole("d_v", d_v, low=1)
+        shape = (n, kv_heads, capacity + 1)
+        self.keys = torch.zeros(*shape, d_k, dtype=dtype, device=device)
+        self.values = torch.zeros(*shape, d_v, dtype=dtype, device=device)
+        self.lengths = torch.zeros(n, dtype=torch.long, device=self.keys.device)
+        self.all_slots = all_slots
+        self.frozen = False
+        self._longest = 0  # no row is longer: known without asking the device
+        self._even = not all_slots  # whether all rows are as long as the longest
+
+    def append(
+        self,
+        keys: Float[Tensor, " n kv_heads T d_k"],
+        values: Float[Tensor, " n kv_heads T d_v"],
+        *,
+        lengths: Int[Tensor, " n"] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Write the keys and values of new tokens, and return all: (n, kv_heads, S, d) each.
+
+        Args:
+            keys: Of T new tokens.
+            values: Of the same tokens.
+            lengths: How many of them are real in each row; the others come after them, and are
+                forgotten. All by default.
+
+        Raises:
+            ValueError: If they do not fit the cache, there is no room, or they want gradients.
+        """
+        self._insist_on_shapes(keys, values)
+        T = keys.shape[2]
+        if lengths is not None:
+            lengths = insist_on_lengths(lengths, len(self.lengths), T, self.lengths.device)
+        self._insist_on_room(T, lengths)
+        self._even = self._even and lengths is None
+        if self._even:
+            now = slice(self._longest, self._longest + T)
+            self.keys[:, :, now], self.values[:, :, now] = keys, values
+        else:
+            slots = self.positions(T)
+            if lengths is not None:
+                real = torch.arange(T, device=slots.device) < lengths[:, None]
+                slots = torch.where(real, slots, self.capacity)
+            slots = slots.clamp(max=self.capacity)[:, None, :, None]
+            self.keys.scatter_(2, slots.expand_as(keys), keys)
+            self.values.scatter_(2, slots.expand_as(values), values)
+        self.lengths.add_(T if lengths is None else lengths)
+        self._longest = 0 if self.all_slots else self.slots(T)
+        return self.contents()
+
+    def contents(self) -> tuple[Tensor, Tensor]:
+        """All keys and values, (n, kv_heads, S, d) each: as many slots as the longest row needs."""
+        S = self.slots(0)
+        return self.keys[:, :, :S], self.values[:, :, :S]
+
+    def slots(self, T: int) -> int:
+        """How many slots are handed out after T further tokens."""
+        return self.capacity if self.all_slots else min(self._longest + T, self.capacity)
+
+    def positions(self, T: int) -> Int[Tensor, " n T"]:
+        """The positions that the next T tokens of each row will have."""
+        return self.lengths[:, None] + torch.arange(T, device=self.lengths.device)
+
+    def admitted(self, positions: Int[Tensor, " n T"], *, causal: bool) -> Tensor | None:
+        """The mask (n, 1, T or 1, S) over the contents; None where causality alone decides.
+
+        Args:
+            positions: Those of the queries.
+            causal: Whether a query looks at no key after its own position.
+        """
+        if self._even:
+            return None
+        slots = torch.arange(self.slots(0), device=self.lengths.device)
+        if causal:
+            return (slots <= positions[..., None])[:, None]
+        return (slots < self.lengths[:, None])[:, None, None]
+
+    def reserve(self, T: int) -> None:
+        """Insist that T further tokens fit into each row.
+
+        A step that was captured as a CUDA graph cannot check this itself.
+
+        Raises:
+            ValueError: If they do not.
+        """
+        self._insist_on_room(whole("T", T, low=0), None)
+
+    def reorder(self, rows: Int[Tensor, " m"]) -> None:
+        """Let row $i$ be what row `rows[i]` was, as beams ask for.
+
+        As many rows as there were are written in place; for another number memory is taken anew.
+
+        Args:
+            rows: The places of the rows to keep, as often as they are wanted.
+        """
+        n = len(self.lengths)
+        if not isinstance(rows, Tensor) or rows.ndim != 1 or rows.dtype not in _INDICES:
+            given = f"{rows.dtype} {tuple(rows.shape)}" if isinstance(rows, Tensor) else repr(rows)
+            raise ValueError(f"rows must be a vector of integers, got {given}")
+        if rows.device.type == "cpu" and (not len(rows) or rows.amin() < 0 or rows.amax() >= n):
+            raise ValueError(f"rows must be between 0 and {n - 1}, got {rows.tolist()}")
+        rows = rows.to(self.lengths.device)
+        if len(rows) == n:
+            for memory in (*self.contents(), self.lengths):
+                memory.copy_(memory.index_select(0, rows))
+        else:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+            self.lengths = self.lengths[rows]
+
+    def clear(self) -> None:
+        """Forget all tokens, in the same memory."""
+        self.lengths.zero_()
+        self._longest, self._even = 0, not self.all_slots
+
+    def _insist_on_room(self, T: int, lengths: Tensor | None) -> None:
+        captured = self.lengths.is_cuda and torch.cuda.is_current_stream_capturing()
+        known = not self.all_slots and self._longest + T <= self.capacity
+        if known or captured or torch.compiler.is_compiling():
+            return
+        longest = int((self.lengths + (T if lengths is None else lengths)).max())
+        if longest > self.capacity:
+            raise ValueError(f"the cache is full: {longest} tokens exceed capacity={self.capacity}")
+
+    def _insist_on_shapes(self, keys: Tensor, values: Tensor) -> None:
+        if self.frozen:
+            raise ValueError("the cache must not be frozen to take new keys")
+        for name, x, memory in (("keys", keys, self.keys), ("values", values, self.values)):
+            n, heads, _, d = memory.shape
+            if x.ndim != 4 or x.shape[:2] != (n, heads) or x.shape[3] != d:
+                wanted = f"({n}, {heads}, T, {d})"
+                raise ValueError(f"{name} must have the shape {wanted}, got {tuple(x.shape)}")
+            if (x.dtype, x.device) != (memory.dtype, memory.device):
+                wanted = f"{memory.dtype} on {memory.device}"
+                raise ValueError(f"{name} must be {wanted}, got {x.dtype} on {x.device}")
+            if x.requires_grad and torch.is_grad_enabled():
+                raise ValueError(f"{name} must not want gradients: use a cache under no_grad")
+
+    def __repr__(self) -> str:
+        n, heads, _, d = self.keys.shape
+        return f"KeyValueCache({n}, {self.capacity}, kv_heads={heads}, d_k={d})"
