@@ -12,6 +12,7 @@ from vademecum.attention.multi_head import MultiHeadAttention
 from vademecum.attention.positions import encoding_rotation, sinusoidal_encoding
 from vademecum.attention.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from vademecum.attention.turned_pairs import rotary
+from vademecum.attention.vision import ViT, patchify, unpatchify
 
 __all__ = [
     # attention
@@ -20,4 +21,6 @@ __all__ = [
     "Transformer", "TransformerDecoder", "TransformerEncoder",
     # positions
     "encoding_rotation", "rotary", "sinusoidal_encoding",
+    # images
+    "ViT", "patchify", "unpatchify",
 ]  # fmt: skip
