@@ -26,6 +26,26 @@ from vademecum.recurrence.linear_units import LRU
 from vademecum.recurrence.long_lags import SequenceTask, adding_task, copying_task, latch_task
 from vademecum.recurrence.parameter_counts import RecurrentCount, count_recurrent_params
 from vademecum.recurrence.recurrent_outputs import RecurrentOutput
+from vademecum.recurrence.sequences import (
+    Beams,
+    CaptionModel,
+    Decoding,
+    FeedbackRNN,
+    ProfessorForcing,
+    ProfessorLosses,
+    Seq2Seq,
+    SequenceRun,
+    beam_search,
+    scheduled_sampling,
+    sequence_log_prob,
+)
+from vademecum.recurrence.through_time import (
+    BPTT,
+    JacobianProfile,
+    bptt,
+    draw_jacobian_profile,
+    jacobian_profile,
+)
 from vademecum.recurrence.time_scales import memory_length
 from vademecum.recurrence.unit_circle import LRUInit, lru_init
 
@@ -40,32 +60,8 @@ __all__ = [
     "count_recurrent_params",
     # tasks with long lags
     "SequenceTask", "adding_task", "copying_task", "latch_task",
-from vademecum.recurrence.through_time import (
-    BPTT,
-    JacobianProfile,
-    bptt,
-    draw_jacobian_profile,
-    jacobian_profile,
-)
-
-__all__ = [
     # gradients through time
     "BPTT", "JacobianProfile", "bptt", "draw_jacobian_profile", "jacobian_profile",
-from vademecum.recurrence.sequences import (
-    Beams,
-    CaptionModel,
-    Decoding,
-    FeedbackRNN,
-    ProfessorForcing,
-    ProfessorLosses,
-    Seq2Seq,
-    SequenceRun,
-    beam_search,
-    scheduled_sampling,
-    sequence_log_prob,
-)
-
-__all__ = [
     # models of sequences
     "FeedbackRNN", "Seq2Seq", "CaptionModel", "SequenceRun", "Decoding", "sequence_log_prob",
     "Beams", "beam_search", "scheduled_sampling", "ProfessorForcing", "ProfessorLosses",

@@ -2,4 +2,6 @@
 
 from vademecum.recurrence.claims import conditionals, fed_back
 
-__all__ = ["conditionals", "fed_back"]
+__all__ = [
+    "conditionals", "fed_back",
+]  # fmt: skip
