@@ -1,10 +1,14 @@
 """What the course claims of recurrent networks."""
 
-from vademecum.recurrence.claims import conditionals, fed_back
+from vademecum.recurrence.claims import (
+    conditionals,
+    eigenvalues,
+    fed_back,
+    linear_states,
+    readouts,
+    scans,
+)
 
 __all__ = [
-    "conditionals", "fed_back",
+    "linear_states", "eigenvalues", "scans", "readouts", "conditionals", "fed_back",
 ]  # fmt: skip
-from vademecum.recurrence.claims import linear_states
-
-__all__ = ["linear_states"]
