@@ -11,4 +11,16 @@ from vademecum.recurrence.claims import (
 
 __all__ = [
     "linear_states", "eigenvalues", "scans", "readouts", "conditionals", "fed_back",
+    cells,
+    conditionals,
+    directions,
+    fed_back,
+    gating,
+    lags,
+    states,
+    unrolled,
+)
+
+__all__ = [
+    "states", "unrolled", "directions", "gating", "cells", "lags", "conditionals", "fed_back",
 ]  # fmt: skip
