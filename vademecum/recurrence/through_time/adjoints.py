@@ -242,7 +242,7 @@ class _Pulled(NamedTuple):
 def _pull(step: _Step, xi: Tensor, later: dict[str, Tensor], theta: list[Tensor]) -> _Pulled:
     """One step back: with `xi` for the output, and what comes of the next step for the states."""
     given = {name: later.get(name, torch.zeros_like(z)) for name, z in step.after.items()}
-    ends = [(step.y, xi), *((step.after[name], given[name]) for name in given.keys() & later)]
+    ends = [(step.y, xi), *((step.after[name], given[name]) for name in given if name in later)]
     ends = [(end, g) for end, g in ends if end.requires_grad]
     parts = {name: parts_of(z) for name, z in step.after.items() if z.requires_grad}
     groups: list[list[Any]] = [parts[name] or [step.after[name]] for name in parts]
@@ -257,7 +257,7 @@ def _pull(step: _Step, xi: Tensor, later: dict[str, Tensor], theta: list[Tensor]
     *states, before, x, by_theta = [[next(got) for _ in group] for group in groups]
     for name, found in zip(parts, states, strict=True):
         z, u = step.after[name], given[name]
-        given[name] = arranged(z, parts[name], found, u) if parts[name] else _or_zeros(found[0], u)
+        given[name] = arranged(z, found, u) if parts[name] else _or_zeros(found[0], u)
     earlier = zip(step.before.items(), before, strict=True)
     return _Pulled(
         given,
