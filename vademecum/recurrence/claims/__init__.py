@@ -8,6 +8,7 @@ from vademecum.recurrence.claims import (
     readouts,
     scans,
 )
+from vademecum.recurrence.claims import codes, conditionals, fed_back, modes
 
 __all__ = [
     "linear_states", "eigenvalues", "scans", "readouts", "conditionals", "fed_back",
@@ -24,3 +25,4 @@ __all__ = [
 __all__ = [
     "states", "unrolled", "directions", "gating", "cells", "lags", "conditionals", "fed_back",
 ]  # fmt: skip
+__all__ = ["conditionals", "fed_back", "modes", "codes"]
