@@ -20,7 +20,7 @@ from vademecum.recurrence.claims._strings import all_strings, ended_strings, sca
     short=r"z = z^T(x^1, \dots, x^T),\quad"
     r" p(y \mid x) = \textstyle\prod_s p(y^s \mid z, y^{1:s-1})",
 )
-def encoder_decoder(read: Literal["last", "first"] = "last", length: int = 4, steps: int = 300):
+def encoder_decoder(read: Literal["last", "first"] = "last", length: int = 4, steps: int = 150):
     r"""An encoder hands its last state to a decoder, which writes an answer of any length.
 
     An encoder maps $x^1, \dots, x^T$ to its last state $z = z^T$; a decoder started from $z$ and
@@ -45,7 +45,7 @@ def encoder_decoder(read: Literal["last", "first"] = "last", length: int = 4, st
     y = torch.cat((x.flip(1) + 1, torch.zeros(len(x), 1, dtype=torch.long)), 1)
     source = x if read == "last" else x[:, :1]
     model = Seq2Seq(3, 4, dimension=8, width=32)
-    worst = trained(model, source, y, steps, enough=math.log(2))
+    worst = trained(model, source, y, steps, lr=0.02, enough=math.log(2))
     written = model.generate(source, length + 3)
     right = int((nn.functional.pad(written, (0, 9))[:, : length + 1] == y).all(1).sum())
     yield equals("strings that are reversed", right, len(x), length=length)
@@ -76,9 +76,9 @@ def random_models(model: Seq2Seq) -> Iterator[Evidence]:
         yield at_least("change with another code", moved, 1e-9, tol=0.0)
 
 
-def trained(model: Any, x: Tensor, y: Tensor, steps: int, *, enough: float) -> float:
+def trained(model: Any, x: Tensor, y: Tensor, steps: int, *, lr: float, enough: float) -> float:
     """Adam until the largest negative log-likelihood is below some value; that value."""
-    adam = torch.optim.Adam(model.parameters(), lr=0.02)
+    adam = torch.optim.Adam(model.parameters(), lr=lr)
     worst = math.inf
     for _ in range(steps):
         losses = -sequence_log_prob(model, x, y)
@@ -164,7 +164,7 @@ encoder_bottleneck.foil(
     r" \textstyle\prod_t p(y^t \mid z, y^{1:t-1})",
 )
 def image_captioning(
-    feature: Literal["own", "constant"] = "own", steps: int = 300, images: int = 4
+    feature: Literal["own", "constant"] = "own", steps: int = 400, images: int = 4
 ):
     r"""With a convolutional network as encoder the same scheme models captions.
 
@@ -200,7 +200,7 @@ def image_captioning(
     if feature == "constant":
         x = x.mean(0, keepdim=True).expand_as(x)
     pupil = CaptionModel(3, channels=1, features=16, dimension=8, width=24)
-    worst = trained(pupil, x, captions, steps, enough=0.01)
+    worst = trained(pupil, x, captions, steps, lr=0.005, enough=0.01)
     yield at_most("largest negative log-likelihood after training", worst, 0.01)
     written = pupil.generate(x, 6)
     right = int((nn.functional.pad(written, (0, 9))[:, :4] == captions).all(1).sum())

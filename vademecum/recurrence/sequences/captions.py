@@ -84,7 +84,10 @@ class CaptionModel(OutputModel):
 
 
 def _small(channels: int, features: int) -> nn.Module:
+    """Three convolutions with He's initial weights: torch's own would shrink the signal tenfold."""
     layers: list[nn.Module] = []
     for old, new in ((channels, 16), (16, 32), (32, features)):
-        layers += [nn.Conv2d(old, new, 3, stride=2, padding=1), nn.ReLU()]
+        conv = nn.Conv2d(old, new, 3, stride=2, padding=1)
+        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+        layers += [conv, nn.ReLU()]
     return nn.Sequential(*layers)
