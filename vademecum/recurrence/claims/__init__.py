@@ -24,5 +24,5 @@ __all__ = [
 
 __all__ = [
     "states", "unrolled", "directions", "gating", "cells", "lags", "conditionals", "fed_back",
+    "conditionals", "fed_back", "modes", "codes",
 ]  # fmt: skip
-__all__ = ["conditionals", "fed_back", "modes", "codes"]
