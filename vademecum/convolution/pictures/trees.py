@@ -53,6 +53,7 @@ def dilated_tree(
     axes.plot(*zip(*nodes, strict=True), "o", color="C1", ms=4 if length < 80 else 2)
     axes.set(xlabel="time", ylabel="layer", xlim=(-1, length), ylim=(-0.4, len(rates) + 0.4))
     axes.set_yticks(range(len(rates) + 1))
+    axes.locator_params("x", integer=True)
     with torch.device("meta"):
         net = nn.Sequential(*(CausalConv1d(1, 1, kernel, dilation=d) for d in rates))
     seen = int(receptive_field(net, (1, length), unit=length - 1).mask.sum())

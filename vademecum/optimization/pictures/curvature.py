@@ -18,7 +18,7 @@ from vademecum.randomness import own_randomness
 
 __all__ = ["edge_of_stability", "hessian_spectrum"]
 
-STEPS, EVERY = 600, 15
+STEPS, EVERY = 500, 20
 SMALL = 1e-4  # of the largest density, below which nothing is drawn
 
 
@@ -61,8 +61,9 @@ def edge_of_stability(
     bottom.set(xlabel="step", ylabel="largest curvature", xlim=(0, STEPS))
     bottom.set_ylim(0, 1.25 * max(min(bears, 60.0), float(values.max())))
     rises = int((run.losses[1:] > run.losses[:-1]).sum())
-    ends = f"{float(run.losses[-1]):.2g}, the sharpness {float(values[-1]):.3g}"
-    top.set_title(f"The loss rises in {rises} of {STEPS} steps; at the end it is {ends}")
+    ends = f"at the end it is {float(run.losses[-1]):.2g}, the sharpness {float(values[-1]):.3g}"
+    ends = ends if run.losses[-1].isfinite() else "then it is lost"
+    top.set_title(f"The loss rises in {rises} of {STEPS} steps; {ends}")
     legend_beside(top)
     legend_beside(bottom)
     return figure
@@ -140,19 +141,18 @@ def spectrum(
     steps: int, classes: int, matrix: str, probes: int
 ) -> tuple[Tensor, SpectralDensity, float]:
     """The eigenvalues of a small network's curvature, their density from probes, the loss."""
-    net, x, y = classifier(steps, classes)
-    H = (hessian if matrix == "Hessian" else gauss_newton)(net, x, y)
+    H, values, loss = curvature(steps, classes, matrix)
     source = torch.Generator().manual_seed(0)
     found = spectral_density(H, probes=probes, steps=40, generator=source, symmetry_tol=1e-3)
-    return eigenvalues(steps, classes, matrix), found, float(F.cross_entropy(net(x), y).detach())
+    return values, found, loss
 
 
 @lru_cache(256)
-def eigenvalues(steps: int, classes: int, matrix: str) -> Tensor:
-    """All of them."""
+def curvature(steps: int, classes: int, matrix: str) -> tuple[Tensor, Tensor, float]:
+    """The matrix in full, which is small, all its eigenvalues, and the loss."""
     net, x, y = classifier(steps, classes)
-    H = (hessian if matrix == "Hessian" else gauss_newton)(net, x, y)
-    return torch.linalg.eigvalsh(H.dense())
+    H = (hessian if matrix == "Hessian" else gauss_newton)(net, x, y).dense()
+    return H, torch.linalg.eigvalsh(H), float(F.cross_entropy(net(x), y).detach())
 
 
 @lru_cache(64)

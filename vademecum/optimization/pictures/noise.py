@@ -122,7 +122,7 @@ def draw_sizes(
         means = [mean_square(path) for path in paths.values()]
         axes.plot(STEPS, means, "s", ms=3, color="C1", label="mean of the iterates")
     axes.set(xscale="log", yscale="log", xlabel="step size", ylabel="squared distance")
-    axes.set(xlim=(0.008, 2), ylim=(1e-5, 300))
+    axes.set(xlim=(0.008, 2), ylim=(3e-5, 300))
     plain_numbers(axes.xaxis)
     plain_numbers(axes.yaxis)
     axes.legend(loc="upper left")
