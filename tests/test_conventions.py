@@ -39,6 +39,9 @@ EXCEPTIONS = {
         "Muon": "the steps are all made: their number is the degree of the polynomial",
         "certify_descent": "the steps of a theorem are all made, and nothing is said to converge",
     },
+    ("attention", "knobs"): {
+        "Transformer": "the sizes of the paper, by default and in the order of nn.Transformer",
+    },
     ("optimization", "instruments"): {
         "matrix_parameters": "splits parameters for optimisers; it measures nothing",
     },

@@ -1,5 +1,7 @@
 """Multi-head attention against loops over heads, torch's layer, and its own dense path."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -31,9 +33,9 @@ def inputs(layer, n=3, T=5, S=7):
     """Of self-attention where widths allow it, else of cross-attention."""
     x = torch.randn(n, T, 16).double()
     if layer.in_proj_weight is not None:
-        return (x,)
+        return {"x": x}
     keys, values = torch.randn(n, S, layer.kdim), torch.randn(n, S, layer.vdim)
-    return (x, keys.double(), values.double())
+    return {"x": x, "keys": keys.double(), "values": values.double()}
 
 
 def by_heads(layer, x, keys=None, values=None, mask=None, *, causal=False):
@@ -71,11 +73,11 @@ def by_heads(layer, x, keys=None, values=None, mask=None, *, causal=False):
 def test_multi_head_attention_is_attention_head_by_head(knobs, masked, causal):
     layer = made(**knobs)
     given = inputs(layer)
-    S = given[-1].shape[1]
+    S = 7 if "keys" in given else 5
     mask = torch.rand(3, 4, 5, S) < 0.6 if masked else None
-    wanted = by_heads(layer, *given, mask=mask, causal=causal)
-    fused = layer(*given, mask=mask, causal=causal)
-    dense = layer(*given, mask=mask, causal=causal, weights=True)
+    wanted = by_heads(layer, **given, mask=mask, causal=causal)
+    fused = layer(**given, mask=mask, causal=causal)
+    dense = layer(**given, mask=mask, causal=causal, weights=True)
     assert torch.allclose(fused, wanted, rtol=0, atol=1e-12)
     assert torch.allclose(dense.output, wanted, rtol=0, atol=1e-12)
     assert dense.weights.shape == (3, 4, 5, S)
@@ -86,7 +88,9 @@ def test_cross_attention_is_attention_head_by_head(knobs):
     layer = made(**knobs)
     x, keys = torch.randn(2, 5, 16).double(), torch.randn(2, 3, layer.kdim).double()
     values = torch.randn(2, 3, layer.vdim).double()
-    assert torch.allclose(layer(x, keys, values), by_heads(layer, x, keys, values), atol=1e-12)
+    assert torch.allclose(
+        layer(x, keys, values=values), by_heads(layer, x, keys, values), atol=1e-12
+    )
     if layer.kdim == layer.vdim:
         assert torch.allclose(layer(x, keys), by_heads(layer, x, keys), rtol=0, atol=1e-12)
 
@@ -128,15 +132,16 @@ def test_weights_from_torch_and_to_torch(knobs, training):
     mask[:, 0] = True
     ours, theirs, back = ours.eval(), theirs.eval(), back.eval()
     wanted, maps = theirs(x, y, z, attn_mask=~mask, average_attn_weights=False)
-    found = ours(x, y, z, mask=mask, weights=True)
+    found = ours(x, y, values=z, mask=mask, weights=True)
     assert torch.allclose(found.output, wanted, rtol=0, atol=1e-6)
     assert torch.allclose(found.weights, maps, rtol=0, atol=1e-6)
-    assert torch.allclose(ours(x, y, z, mask=mask), wanted, rtol=0, atol=1e-6)
+    assert torch.allclose(ours(x, y, values=z, mask=mask), wanted, rtol=0, atol=1e-6)
     assert torch.equal(back(x, y, z, attn_mask=~mask)[0], theirs(x, y, z, attn_mask=~mask)[0])
 
 
 def test_parameters_are_drawn_as_those_of_torch():
-    for knobs in ({}, {"bias": False}, {"kdim": 7, "vdim": 5}):
+    options: list[dict[str, Any]] = [{}, {"bias": False}, {"kdim": 7, "vdim": 5}]
+    for knobs in options:
         torch.manual_seed(3)
         ours = MultiHeadAttention(16, 4, **knobs)
         torch.manual_seed(3)

@@ -6,7 +6,7 @@ stacks them with networks that treat each position alone, and positions must be 
 else in it knows of order.
 """
 
-from vademecum.attention.caches import KeyValueCache
+from vademecum.attention.caches import KeysAndValues, KeyValueCache
 from vademecum.attention.dense import Attention, attention
 from vademecum.attention.multi_head import MultiHeadAttention
 from vademecum.attention.positions import encoding_rotation, sinusoidal_encoding
@@ -16,7 +16,7 @@ from vademecum.attention.vision import ViT, patchify, unpatchify
 
 __all__ = [
     # attention
-    "Attention", "attention", "MultiHeadAttention", "KeyValueCache",
+    "Attention", "attention", "MultiHeadAttention", "KeyValueCache", "KeysAndValues",
     # transformers
     "Transformer", "TransformerDecoder", "TransformerEncoder",
     # positions

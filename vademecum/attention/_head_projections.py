@@ -74,32 +74,32 @@ class HeadProjections(nn.Module):
         """How many numbers the queries, keys and values of a token are."""
         return self.heads * self.d_k, self.kv_heads * self.d_k, self.kv_heads * self.d_v
 
-    def projected(
+    def _projected(
         self, x: Tensor, keys: Tensor | None, values: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by heads."""
         rows = self.rows
         if keys is None:
-            q, k, v = F.linear(x, *self.pieces(sum(rows))[0]).split(rows, -1)
+            q, k, v = F.linear(x, *self._pieces(sum(rows))[0]).split(rows, -1)
         elif values is None and self.in_proj_weight is not None:
-            queries, both = self.pieces(rows[0], sum(rows[1:]))
+            queries, both = self._pieces(rows[0], sum(rows[1:]))
             q, (k, v) = F.linear(x, *queries), F.linear(keys, *both).split(rows[1:], -1)
         else:
             inputs = x, keys, keys if values is None else values
-            pieces = zip(inputs, self.pieces(*rows), strict=True)
+            pieces = zip(inputs, self._pieces(*rows), strict=True)
             q, k, v = (F.linear(z, *piece) for z, piece in pieces)
-        return self.split(q, self.heads), self.split(k), self.split(v)
+        return self._split(q, self.heads), self._split(k), self._split(v)
 
-    def queries(self, x: Tensor) -> Tensor:
+    def _queries(self, x: Tensor) -> Tensor:
         """Queries by heads, alone."""
-        return self.split(F.linear(x, *self.pieces(*self.rows)[0]), self.heads)
+        return self._split(F.linear(x, *self._pieces(*self.rows)[0]), self.heads)
 
-    def memories(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def _memories(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values by heads, alone."""
-        _, for_keys, for_values = self.pieces(*self.rows)
-        return self.split(F.linear(keys, *for_keys)), self.split(F.linear(values, *for_values))
+        _, for_keys, for_values = self._pieces(*self.rows)
+        return self._split(F.linear(keys, *for_keys)), self._split(F.linear(values, *for_values))
 
-    def pieces(self, *sizes: int) -> list[tuple[Tensor, Tensor | None]]:
+    def _pieces(self, *sizes: int) -> list[tuple[Tensor, Tensor | None]]:
         """The matrices of the first maps and their constants, cut into pieces of so many rows."""
         weight, bias = self.in_proj_weight, self.in_proj_bias
         if weight is not None and len(sizes) == 1:
@@ -109,11 +109,11 @@ class HeadProjections(nn.Module):
         biases = (None,) * len(sizes) if bias is None else bias.split(sizes)
         return list(zip(weights, biases, strict=True))  # pyright: ignore[reportReturnType]
 
-    def split(self, x: Tensor, heads: int | None = None) -> Tensor:
+    def _split(self, x: Tensor, heads: int | None = None) -> Tensor:
         """The numbers of tokens by heads: (n, heads, T, ...)."""
         return x.unflatten(-1, (self.kv_heads if heads is None else heads, -1)).transpose(1, 2)
 
-    def insist_on_memory(self, n: int, keys: Tensor, values: Tensor | None) -> None:
+    def _insist_on_memory(self, n: int, keys: Tensor, values: Tensor | None) -> None:
         """Refuse keys and values of wrong shapes."""
         insist_on_width("keys", keys, n, None, self.kdim)
         if values is not None or self.vdim != self.kdim:

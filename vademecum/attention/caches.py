@@ -7,16 +7,35 @@ cache: each continues as it would alone.
 One slot more than the capacity is kept: what is padding is written there, and never read.
 """
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from vademecum.arguments import whole
 from vademecum.attention._masks import insist_on_lengths
+from vademecum.results import one_line
 
-__all__ = ["KeyValueCache"]
+__all__ = ["KeyValueCache", "KeysAndValues"]
 
 _INDICES = (torch.int64, torch.int32)
+
+
+class KeysAndValues(NamedTuple):
+    """What attention looks at, as a cache hands it out.
+
+    Example:
+        >>> KeyValueCache(2, 8, kv_heads=1, d_k=4).contents().keys.shape
+        torch.Size([2, 1, 0, 4])
+    """
+
+    keys: Float[Tensor, " n kv_heads S d_k"]
+    """The keys, by heads: as many slots as the longest row needs."""
+    values: Float[Tensor, " n kv_heads S d_v"]
+    """The values in the same slots."""
+
+    __repr__ = one_line
 
 
 class KeyValueCache:
@@ -78,7 +97,7 @@ class KeyValueCache:
         values: Float[Tensor, " n kv_heads T d_v"],
         *,
         lengths: Int[Tensor, " n"] | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> KeysAndValues:
         """Write the keys and values of new tokens, and return all: (n, kv_heads, S, d) each.
 
         Args:
@@ -111,10 +130,10 @@ class KeyValueCache:
         self._longest = 0 if self.all_slots else self.slots(T)
         return self.contents()
 
-    def contents(self) -> tuple[Tensor, Tensor]:
+    def contents(self) -> KeysAndValues:
         """All keys and values, (n, kv_heads, S, d) each: as many slots as the longest row needs."""
         S = self.slots(0)
-        return self.keys[:, :, :S], self.values[:, :, :S]
+        return KeysAndValues(self.keys[:, :, :S], self.values[:, :, :S])
 
     def slots(self, T: int) -> int:
         """How many slots are handed out after T further tokens."""
@@ -195,6 +214,9 @@ class KeyValueCache:
             if (x.dtype, x.device) != (memory.dtype, memory.device):
                 wanted = f"{memory.dtype} on {memory.device}"
                 raise ValueError(f"{name} must be {wanted}, got {x.dtype} on {x.device}")
+            if x.shape[2] != keys.shape[2]:
+                counts = f"{x.shape[2]} and {keys.shape[2]}"
+                raise ValueError(f"there must be as many values as keys, got {counts}")
             if x.requires_grad and torch.is_grad_enabled():
                 raise ValueError(f"{name} must not want gradients: use a cache under no_grad")
 

@@ -93,8 +93,8 @@ class MultiHeadAttention(HeadProjections):
         self,
         x: Float[Tensor, " n T d"],
         keys: Float[Tensor, " n S kdim"] | None = None,
-        values: Float[Tensor, " n S vdim"] | None = None,
         *,
+        values: Float[Tensor, " n S vdim"] | None = None,
         mask: Bool[Tensor, " ..."] | None = None,
         lengths: Int[Tensor, " n"] | None = None,
         causal: bool = False,
@@ -134,7 +134,7 @@ class MultiHeadAttention(HeadProjections):
             raise ValueError("causal must be False and lengths None with a frozen cache")
         shape = (len(x), self.heads, x.shape[1])
         if cache is None:
-            q, k, v = self.projected(x, keys, values)
+            q, k, v = self._projected(x, keys, values)
             mask = admitted((*shape, k.shape[2]), mask, lengths, x.device)
             q, k = self._turned(q, k, positions)
         else:
@@ -181,9 +181,9 @@ class MultiHeadAttention(HeadProjections):
             values: Where values come from; the same as keys by default.
             lengths: How many tokens of each row are real.
         """
-        self.insist_on_memory(len(keys), keys, values)
+        self._insist_on_memory(len(keys), keys, values)
         cache = self.cache(*keys.shape[:2])
-        cache.append(*self.memories(keys, keys if values is None else values), lengths=lengths)
+        cache.append(*self._memories(keys, keys if values is None else values), lengths=lengths)
         cache.frozen = True
         return cache
 
@@ -192,10 +192,12 @@ class MultiHeadAttention(HeadProjections):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, and all keys and values of a cache, to which those of x are added."""
         if cache.frozen:
-            return self.queries(x), *cache.contents()
-        q, k, v = self.projected(x, None, None)
+            k, v = cache.contents()
+            return self._queries(x), k, v
+        q, k, v = self._projected(x, None, None)
         q, k = self._turned(q, k, positions)
-        return q, *cache.append(k, v, lengths=lengths)
+        k, v = cache.append(k, v, lengths=lengths)
+        return q, k, v
 
     def _turned(self, q: Tensor, k: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
         if self.rotary is None:
@@ -223,7 +225,7 @@ class MultiHeadAttention(HeadProjections):
         if cache is not None or self.rotary is not None:
             which = "a cache" if cache is not None else "rotary positions"
             raise ValueError(f"keys must be None with {which}")
-        self.insist_on_memory(len(x), keys, values)
+        self._insist_on_memory(len(x), keys, values)
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> "MultiHeadAttention":

@@ -104,7 +104,7 @@ class EncoderBlock(_Block):
 
 
 class DecoderBlock(_Block):
-    """Self-attention, attention to a memory, then the network of each position."""
+    """Self-attention, attention to a source, then the network of each position."""
 
     def __init__(self, sizes: Sizes):
         super().__init__(sizes)
@@ -112,7 +112,7 @@ class DecoderBlock(_Block):
         self.norm3 = sizes.norm()
 
     def forward(self, x: Tensor, how: dict[str, Any], across: dict[str, Any]) -> Tensor:
-        """All positions of x; how attention looks at them, and across at the memory."""
+        """All positions of x; how attention looks at them, and across at the source."""
         x = self.residual(x, self.norm1, partial(self.self_attn, **how))
         x = self.residual(x, self.norm2, partial(self.multihead_attn, **across))
         return self.residual(x, self.norm3, self.feed_forward)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vademecum.attention.caches import KeyValueCache
 
-__all__ = ["caches_for", "insist_on_caches", "memories_for"]
+__all__ = ["caches_for", "insist_on_caches", "sources_for"]
 
 
 def caches_for(
@@ -17,11 +17,11 @@ def caches_for(
     return [block.self_attn.cache(n, capacity, all_slots=all_slots) for block in blocks]
 
 
-def memories_for(
-    blocks: Iterable[Any], memory: Tensor, lengths: Tensor | None
+def sources_for(
+    blocks: Iterable[Any], source: Tensor, lengths: Tensor | None
 ) -> list[KeyValueCache]:
-    """A frozen cache of a memory for the cross-attention of each block."""
-    return [block.multihead_attn.remember(memory, lengths=lengths) for block in blocks]
+    """A frozen cache of a source for the cross-attention of each block."""
+    return [block.multihead_attn.remember(source, lengths=lengths) for block in blocks]
 
 
 def insist_on_caches(cache: Sequence[KeyValueCache] | None, count: int) -> None:

@@ -1,11 +1,11 @@
-r"""The decoder of a transformer: tokens look at earlier ones, and at a memory.
+r"""The decoder of a transformer: tokens look at earlier ones, and at a source.
 
 $$x \leftarrow \mathrm{norm}(x + \mathrm{causal\ attention}(x)), \quad
 x \leftarrow \mathrm{norm}(x + \mathrm{attention}(x, z)), \quad
 x \leftarrow \mathrm{norm}(x + F(x))$$
 
 in every block, where $z$ is what the encoder made of the source; or with the normalisations before
-the sublayers. Step by step, caches keep the keys and values of earlier tokens and of the memory,
+the sublayers. Step by step, caches keep the keys and values of earlier tokens and of the source,
 and give what all tokens at once give, up to rounding. The claim is `transformer`.
 """
 
@@ -20,14 +20,14 @@ from vademecum.attention.transformer._blocks import Activation, DecoderBlock, Si
 from vademecum.attention.transformer._stacks import (
     caches_for,
     insist_on_caches,
-    memories_for,
+    sources_for,
 )
 
 __all__ = ["TransformerDecoder"]
 
 
 class TransformerDecoder(nn.Module):
-    """A stack of transformer blocks over a sequence and a memory.
+    """A stack of transformer blocks over a sequence and a source.
 
     Parameters have the names and shapes of `nn.TransformerDecoder`, whose state dicts load as they
     are. It is causal unless told otherwise.
@@ -51,11 +51,11 @@ class TransformerDecoder(nn.Module):
 
     Example:
         >>> decoder = TransformerDecoder(16, 4, depth=2).eval()
-        >>> x, memory = torch.randn(3, 5, 16), torch.randn(3, 7, 16)
-        >>> cache = decoder.cache(memory, 5)
+        >>> x, source = torch.randn(3, 5, 16), torch.randn(3, 7, 16)
+        >>> cache = decoder.cache(source, 5)
         >>> with torch.no_grad():
         ...     steps = [decoder(x[:, t : t + 1], cache=cache) for t in range(5)]
-        >>> torch.allclose(torch.cat(steps, 1), decoder(x, memory), atol=1e-5)
+        >>> torch.allclose(torch.cat(steps, 1), decoder(x, source), atol=1e-5)
         True
     """
 
@@ -86,33 +86,33 @@ class TransformerDecoder(nn.Module):
     def forward(
         self,
         x: Float[Tensor, " n T d"],
-        memory: Float[Tensor, " n S d"] | None = None,
+        source: Float[Tensor, " n S d"] | None = None,
         *,
         mask: Bool[Tensor, " ..."] | None = None,
         lengths: Int[Tensor, " n"] | None = None,
         causal: bool = True,
-        memory_mask: Bool[Tensor, " ..."] | None = None,
-        memory_lengths: Int[Tensor, " n"] | None = None,
+        source_mask: Bool[Tensor, " ..."] | None = None,
+        source_lengths: Int[Tensor, " n"] | None = None,
         cache: Sequence[KeyValueCache] | None = None,
     ) -> Float[Tensor, " n T d"]:
         """The tokens after all blocks; what comes out at padding means nothing.
 
         Args:
             x: The tokens.
-            memory: What they look at; with caches these hold it, and it is left out.
+            source: What they look at, as an encoder made it; left out with caches, which hold it.
             mask: True where tokens may look at tokens: (T, T), (n, T, T) or (n, heads, T, T).
             lengths: How many tokens of each row are real; padding comes after them.
             causal: Whether a token looks at no later one.
-            memory_mask: True where tokens may look at the memory: (T, S), (n, T, S) or with heads.
-            memory_lengths: How many tokens of the memory are real in each row; with caches these
+            source_mask: True where tokens may look at the source: (T, S), (n, T, S) or with heads.
+            source_lengths: How many tokens of the source are real in each row; with caches these
                 know it.
             cache: What earlier tokens left, two caches for each block, as `cache` makes them.
         """
         insist_on_caches(cache, 2 * len(self.layers))
-        if (memory is None) == (cache is None):
-            raise ValueError("either memory or a cache that holds it must be given, and not both")
+        if (source is None) == (cache is None):
+            raise ValueError("either source or a cache that holds it must be given, and not both")
         how = {"mask": mask, "lengths": lengths, "causal": causal}
-        across = {"keys": memory, "mask": memory_mask, "lengths": memory_lengths}
+        across = {"keys": source, "mask": source_mask, "lengths": source_lengths}
         for i, block in enumerate(self.layers):
             own, theirs = (None, None) if cache is None else (cache[2 * i], cache[2 * i + 1])
             x = block(x, how | {"cache": own}, across | {"cache": theirs})
@@ -120,20 +120,20 @@ class TransformerDecoder(nn.Module):
 
     def cache(
         self,
-        memory: Float[Tensor, " n S d"],
+        source: Float[Tensor, " n S d"],
         capacity: int,
         *,
         lengths: Int[Tensor, " n"] | None = None,
         all_slots: bool = False,
     ) -> list[KeyValueCache]:
-        """Two caches for each block: for the tokens to come, and of the memory.
+        """Two caches for each block: for the tokens to come, and of the source.
 
         Args:
-            memory: What the tokens look at; its keys and values are computed here, once.
+            source: What the tokens look at; its keys and values are computed here, once.
             capacity: How many tokens a row holds at most.
-            lengths: How many tokens of the memory are real in each row.
+            lengths: How many tokens of the source are real in each row.
             all_slots: Whether no shape changes as rows grow, as CUDA graphs need it.
         """
-        own = caches_for(self.layers, len(memory), capacity, all_slots=all_slots)
-        theirs = memories_for(self.layers, memory, lengths)
+        own = caches_for(self.layers, len(source), capacity, all_slots=all_slots)
+        theirs = sources_for(self.layers, source, lengths)
         return [cache for pair in zip(own, theirs, strict=True) for cache in pair]

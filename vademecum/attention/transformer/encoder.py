@@ -4,8 +4,8 @@ $$x \leftarrow \mathrm{norm}(x + \mathrm{attention}(x)), \qquad
 x \leftarrow \mathrm{norm}(x + F(x))$$
 
 in every block, or with the normalisations before the sublayers. With `causal=True` it is the stack
-of a decoder without an encoder, as in GPT, and takes caches. It computes what torch's stack does;
-in evaluation mode it returns as many positions as it was given, which torch's does not when some
+of a decoder without an encoder, as in GPT, and takes caches. It computes what torch's stack does,
+in both modes by the same operations, and returns as many positions as it was given, also where some
 are padding in every row. The claims are `transformer` and `position_wise_ffn`.
 """
 

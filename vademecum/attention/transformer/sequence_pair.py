@@ -92,7 +92,7 @@ class Transformer(nn.Module):
             target_lengths: How many tokens of each target are real.
             causal: Whether a token of the target looks at no later one.
         """
-        memory = self.encoder(source, lengths=source_lengths)
+        read = self.encoder(source, lengths=source_lengths)
         return self.decoder(
-            target, memory, lengths=target_lengths, causal=causal, memory_lengths=source_lengths
+            target, read, lengths=target_lengths, causal=causal, source_lengths=source_lengths
         )
