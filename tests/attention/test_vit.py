@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from vademecum.attention import ViT, patchify, unpatchify
 from vademecum.models import load_weights
+from vademecum.testing import check_part
 
 COUNTS = {"Ti": 5_717_416, "S": 22_050_664, "B": 86_567_656, "L": 304_326_632}
 SMALL: dict[str, Any] = {"num_classes": 5, "size": (12, 8), "patch": 4, "width": 12, "depth": 2}
@@ -72,6 +73,18 @@ def test_vit_is_its_equations(options):
     x = torch.randn(3, 3, 12, 8, dtype=torch.float64)
     with torch.no_grad():
         assert (net(x) - by_hand(net, x, options.get("heads", 3))).abs().max() < 1e-12
+
+
+LAWS = {
+    "class": lambda: small(),
+    "mean": lambda: small(pooling="mean", dropout=0.2),
+    "bag": lambda: small(positions=False),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_vit_keeps_the_laws_of_parts(name):
+    check_part(LAWS[name](), torch.randn(3, 3, 12, 8), devices=("cpu", "meta"))
 
 
 TIMM = [

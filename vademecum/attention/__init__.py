@@ -8,6 +8,7 @@ else in it knows of order.
 
 from vademecum.attention.caches import KeysAndValues, KeyValueCache
 from vademecum.attention.dense import Attention, attention
+from vademecum.attention.memories import MemoryNetwork, MemoryReading
 from vademecum.attention.multi_head import MultiHeadAttention
 from vademecum.attention.positions import encoding_rotation, sinusoidal_encoding
 from vademecum.attention.transformer import Transformer, TransformerDecoder, TransformerEncoder
@@ -23,4 +24,6 @@ __all__ = [
     "encoding_rotation", "rotary", "sinusoidal_encoding",
     # images
     "ViT", "patchify", "unpatchify",
+    # external memory
+    "MemoryNetwork", "MemoryReading",
 ]  # fmt: skip
