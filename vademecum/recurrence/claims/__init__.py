@@ -1,28 +1,23 @@
 """What the course claims of recurrent networks."""
 
 from vademecum.recurrence.claims import (
-    conditionals,
-    eigenvalues,
-    fed_back,
-    linear_states,
-    readouts,
-    scans,
-)
-from vademecum.recurrence.claims import codes, conditionals, fed_back, modes
-
-__all__ = [
-    "linear_states", "eigenvalues", "scans", "readouts", "conditionals", "fed_back",
     cells,
+    codes,
     conditionals,
     directions,
+    eigenvalues,
     fed_back,
     gating,
     lags,
+    linear_states,
+    modes,
+    readouts,
+    scans,
     states,
     unrolled,
 )
 
 __all__ = [
-    "states", "unrolled", "directions", "gating", "cells", "lags", "conditionals", "fed_back",
-    "conditionals", "fed_back", "modes", "codes",
+    "linear_states", "eigenvalues", "scans", "readouts", "conditionals", "fed_back", "states",
+    "unrolled", "directions", "gating", "cells", "lags", "modes", "codes",
 ]  # fmt: skip
