@@ -1,1 +1,5 @@
 """Pictures of this room: gradients through time, eigenvalues on their ring, gates of a latch."""
+
+from vademecum.recurrence.pictures.rings import eigenvalue_ring
+
+__all__ = ["eigenvalue_ring"]
