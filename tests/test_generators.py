@@ -23,6 +23,7 @@ from vademecum import (
     gradients,
     linear,
     optimization,
+    recurrence,
 )
 
 Source = torch.Generator | None
@@ -185,6 +186,8 @@ CALLS: dict[str, Callable[[Source], Any]] = {
         edges(), torch.ones(1, 1, 4), generator=g
     ),
     "WaveNet.generate": lambda g: wave().generate(9, generator=g),
+    # recurrence
+    "lru_init": lambda g: recurrence.lru_init(5, generator=g),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),
