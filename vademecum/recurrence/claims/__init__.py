@@ -20,4 +20,14 @@ from vademecum.recurrence.claims import (
 __all__ = [
     "linear_states", "eigenvalues", "scans", "readouts", "conditionals", "fed_back", "states",
     "unrolled", "directions", "gating", "cells", "lags", "modes", "codes",
+    backwards,
+    conditionals,
+    fading,
+    fed_back,
+    jacobians,
+    long_sums,
+)
+
+__all__ = [
+    "jacobians", "backwards", "long_sums", "fading", "conditionals", "fed_back",
 ]  # fmt: skip

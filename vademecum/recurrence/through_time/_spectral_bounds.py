@@ -7,7 +7,9 @@ for $k \le l$ bounds the block of the Jacobian from layer $k$ to layer $l$, and 
 
 $$\Big\| \frac{\partial z_T}{\partial z_t} \Big\|_2 \le \|N^{T-t}\|_2 ,$$
 
-which for one layer is $(\alpha\, \sigma_{\max}(U))^{T-t}$. Gated layers have no such bound.
+which for one layer is $(\alpha\, \sigma_{\max}(U))^{T-t}$. The slopes of tanh and ReLU are at most
+1, those of the sigmoid 1/4, and the Jacobian of a softmax has a norm of at most 1/2. Gated layers
+have no such bound.
 """
 
 import math
@@ -17,8 +19,13 @@ from torch import Tensor, nn
 
 from vademecum.recurrence._stepping import Chain
 from vademecum.recurrence._torch_cells import kind_of
+from vademecum.recurrence.elman import ElmanRNN
+from vademecum.recurrence.linear_recurrences import LinearRecurrence
+from vademecum.recurrence.linear_units import LRU
 
 __all__ = ["log_powers", "norm_matrix"]
+
+_SLOPES = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "sigmoid": 0.25, "softmax": 0.5}
 
 
 def norm_matrix(model: nn.Module, chain: Chain) -> Tensor | None:
@@ -31,6 +38,13 @@ def norm_matrix(model: nn.Module, chain: Chain) -> Tensor | None:
             for place in chain.places
         ]
         return _of_layers(pairs)
+    if isinstance(model, ElmanRNN):
+        return _of_layers([(model.V, model.U)], _SLOPES[model.activation])
+    if isinstance(model, LinearRecurrence):
+        A = model.A.diag() if model.A.ndim == 1 else model.A
+        return _of_layers([(model.B, A)])
+    if isinstance(model, LRU) and len(model.layers) == 1:
+        return model.eigenvalues.detach().abs().amax(1, keepdim=True).double().cpu()
     return None
 
 
@@ -46,17 +60,12 @@ def _of_layers(pairs: list[tuple[Tensor, Tensor]], alpha: float = 1.0) -> Tensor
 
 
 def _sigma(matrix: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(matrix.detach().double(), 2))
+    wide = torch.promote_types(matrix.dtype, torch.float64)
+    return float(torch.linalg.matrix_norm(matrix.detach().to(wide), 2))
 
 
 def log_powers(N: Tensor, T: int) -> Tensor:
     r"""$\log \|N^k\|_2$ for k = 0 .. T - 1, however large or small."""
-    if len(N) == 1:
-        return (
-            torch.arange(T, dtype=torch.float64)
-            .mul(torch.log(N[0, 0]))
-            .nan_to_num(nan=0.0, neginf=-math.inf)
-        )
     P, scale, found = torch.eye(len(N), dtype=torch.float64), 0.0, []
     for _ in range(T):
         size = float(torch.linalg.matrix_norm(P, 2))

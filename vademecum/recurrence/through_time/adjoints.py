@@ -27,7 +27,6 @@ from vademecum.arguments import whole
 from vademecum.gradients.loss_gradient import loss_of
 from vademecum.models import (
     Loss,
-    differentiable_output,
     evaluation,
     map_tensors,
     run_with,
@@ -176,7 +175,9 @@ def _passes(
         outputs = [_in_order(chain, w) for chain, w in zip(layer, walks[-1], strict=True)]
         x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
     z = x.clone().requires_grad_(is_smooth(x))
-    value = loss_of(differentiable_output(network.as_given(z), graph=False), y, loss)
+    if not is_smooth(z):
+        raise ValueError(f"outputs of model must be floating point, got {z.dtype}")
+    value = loss_of(network.as_given(z), y, loss)
     (xi,) = torch.autograd.grad(value, z)
     found = _Found(theta, network.x.shape[1])
     for layer, walk in zip(reversed(network.layers), reversed(walks), strict=True):
