@@ -14,7 +14,9 @@ from torch import Tensor
 from vademecum.claims import complex_step
 from vademecum.recurrence import ElmanRNN
 
-__all__ = ["Plain", "plain", "sequence", "slopes", "state_gradient", "weight_gradient"]
+__all__ = [
+    "Plain", "network", "plain", "sequence", "slopes", "state_gradient", "weight_gradient",
+]  # fmt: skip
 
 
 def _sigmoid(a: Any) -> Any:
@@ -107,6 +109,20 @@ def plain(net: ElmanRNN) -> Plain:
     W = np.eye(m) if net.W is None else array(net.W)
     units = _UNITS[net.activation], _UNITS[net.output_activation]
     return Plain(array(net.U), array(net.V), array(net.b, m), W, array(net.c, len(W)), *units)
+
+
+def network(
+    d: int,
+    m: int,
+    k: int | None = None,
+    *,
+    units: str,
+    outputs: str = "identity",
+    bias: bool = True,
+) -> ElmanRNN:
+    """A random network, with units by their names."""
+    kinds: dict[str, Any] = {"activation": units, "output_activation": outputs}
+    return ElmanRNN(d, m, k, bias=bias, **kinds)
 
 
 def sequence(T: int, d: int) -> tuple[Tensor, np.ndarray]:

@@ -1,6 +1,6 @@
 """Backpropagation through time: errors of states, and gradients of weights."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from vademecum.claims import claim, complex_step, equals
 from vademecum.recurrence import ElmanRNN, bptt
 from vademecum.recurrence.claims._plain_network import (
+    network,
     plain,
     sequence,
     state_gradient,
@@ -48,7 +49,7 @@ def bptt_state_gradient(later: bool = True, loss_derivative: bool = True):
     """
     T = 6
     for m, d, k, units in ((3, 2, 4, "tanh"), (4, 3, 2, "sigmoid")):
-        net = ElmanRNN(d, m, k, activation=units, output_activation="tanh")
+        net = network(d, m, k, units=units, outputs="tanh")
         p, (x, xs) = plain(net), sequence(T, d)
         target = torch.randn(1, T, k)
         z, wanted = p.states(xs), target[0].numpy()
@@ -60,7 +61,7 @@ def bptt_state_gradient(later: bool = True, loss_derivative: bool = True):
                     product = p.state_slopes(z[s - 1], xs[s - 1])[:, None] * p.U @ product
                 error = p.read(z[s]) - wanted[s - 1] if loss_derivative else np.ones(k)
                 stated = stated + error @ (p.output_slopes(z[s])[:, None] * p.W) @ product
-            at = {"units": units, "q": q}
+            at: dict[str, Any] = {"units": units, "q": q}
             truth = state_gradient(p, q, xs, wanted)
             yield equals("derivative of the loss in a state", truth, stated, **at)
             yield equals("the recursion from the last step", ours[q - 1], stated, **at)
@@ -137,7 +138,7 @@ def bptt_recurrent_weights(
     """
     T = 6
     for m, d, k, units in ((4, 3, 2, "tanh"), (3, 2, 5, "sigmoid")):
-        net = ElmanRNN(d, m, k, activation=units)
+        net = network(d, m, k, units=units)
         p, (x, xs) = plain(net), sequence(T, d)
         target, z = torch.randn(1, T, k), p.states(xs)
         found = bptt(net, x, target, loss=half_squares)
@@ -148,7 +149,7 @@ def bptt_recurrent_weights(
             slope = p.state_slopes(z[t - 1], xs[t - 1]) if factor == "derivative" else z[t]
             term = grouped(slope, delta[t - 1], z[t - 1], slope_with == "error")
             stated += term
-            at = {"units": units, "t": t}
+            at: dict[str, Any] = {"units": units, "t": t}
             yield equals("what step t adds", found.step_gradients["U"][t - 1], term, **at)
         yield equals("derivative in the recurrent weights", truth, stated, units=units)
     truth, slope, error = one_step()
@@ -199,7 +200,7 @@ def bptt_input_weights(slope_with: Literal["error", "input"] = "error", lag: int
     """
     T = 6
     for m, d, k, units in ((4, 3, 2, "tanh"), (3, 3, 5, "sigmoid")):
-        net = ElmanRNN(d, m, k, activation=units)
+        net = network(d, m, k, units=units)
         p, (x, xs) = plain(net), sequence(T, d)
         target, z = torch.randn(1, T, k), p.states(xs)
         found = bptt(net, x, target, loss=half_squares)
@@ -211,7 +212,7 @@ def bptt_input_weights(slope_with: Literal["error", "input"] = "error", lag: int
             read = xs[t - 1 - lag] if t > lag else np.zeros(d)
             term = grouped(slope, delta[t - 1], read, slope_with == "error" or m != d)
             stated += term
-            at = {"units": units, "t": t}
+            at: dict[str, Any] = {"units": units, "t": t}
             yield equals("what step t adds", found.step_gradients["V"][t - 1], term, **at)
         yield equals("derivative in the input weights", truth, stated, units=units)
     truth, slope, error = one_step()

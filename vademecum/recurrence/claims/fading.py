@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, complex_step, equals
 from vademecum.recurrence import ElmanRNN, bptt, jacobian_profile
-from vademecum.recurrence.claims._plain_network import sequence
+from vademecum.recurrence.claims._plain_network import network, sequence
 
 LIMITS = {"tanh": 1.0, "relu": 1.0, "sigmoid": 0.25}
 
@@ -65,7 +65,7 @@ def slope_bounds(tanh: float = 1.0, relu: float = 1.0, sigmoid: float = 0.25):
         if name != "relu":
             at_zero = complex_step(lambda a, name=name: unit(name, a), np.zeros(1), 1)
             yield equals("slope at 0", at_zero, alpha, units=name)
-        net, m = ElmanRNN(3, 4, activation=name), 4
+        net, m = network(3, 4, units=name), 4
         x, xs = sequence(6, 3)
         U, V, b = (p.detach().numpy() for p in (net.U, net.V, net.b) if p is not None)
         z = np.zeros(m)
@@ -121,8 +121,9 @@ def vanishing_gradients(
     steps = torch.arange(T - 1, -1, -1)
     for name, alpha in LIMITS.items():
         for _ in range(3):
-            net = with_norm(ElmanRNN(3, 4, 2, activation=name), 0.9 / alpha)
-            x, target, at = torch.randn(1, T, 3), torch.randn(1, 2), {"units": name}
+            net = with_norm(network(3, 4, 2, units=name), 0.9 / alpha)
+            x, target = torch.randn(1, T, 3), torch.randn(1, 2)
+            at: dict[str, Any] = {"units": name}
             U = net.U.detach().numpy()
             rate = math.log(alpha * size(U, size_of_U))
             norms = jacobian_profile(net, x).log_norms[0, 0]
@@ -139,11 +140,11 @@ def vanishing_gradients(
             yield at_most("logarithm of an input's gradient", inputs, bound, **at)
     Q = torch.linalg.qr(torch.randn(4, 4)).Q
     triangle = torch.tensor([[0.5, 10.0], [0.0, 0.5]])
-    for U, k, at in ((0.9 * Q, 6, "0.9 times an isometry"), (triangle, 1, "(0.5 10; 0 0.5)")):
+    for U, k, what in ((0.9 * Q, 6, "0.9 times an isometry"), (triangle, 1, "(0.5 10; 0 0.5)")):
         found = jacobian_profile(linear(U), torch.zeros(1, k + 1, 1)).log_norms[0, 0, 0].exp()
         bound = size(U.numpy(), size_of_U) ** k
-        yield at_most(f"norm of the Jacobian, U = {at}", found, bound)
-        yield equals(f"norm of the Jacobian at its bound, U = {at}", found, bound)
+        yield at_most(f"norm of the Jacobian, U = {what}", found, bound)
+        yield equals(f"norm of the Jacobian at its bound, U = {what}", found, bound)
     net = linear(torch.tensor([[0.5]]))
     net.V.data.fill_(10.0)
     found = bptt(net, torch.zeros(1, 2, 1), None, loss=lambda y, _: y[0, 1, 0]).input_gradient
@@ -224,7 +225,7 @@ def exploding_gradients(
         slack = math.log(np.linalg.cond(S)) / k
         yield at_most("logarithm of $\\|U^k\\|^{1/k}$", found, rate + slack, k=k)
     for name, alpha in LIMITS.items():
-        net = with_norm(ElmanRNN(3, 4, activation=name), 1 / alpha)
+        net = with_norm(network(3, 4, units=name), 1 / alpha)
         found = jacobian_profile(net, 3 * torch.randn(2, 41, 3)).log_norms
         yield at_most("logarithm of the norm at the edge", found, 0.0, units=name)
     net = ElmanRNN(1, 1, bias=False)

@@ -1,7 +1,7 @@
 """Jacobians of steps and of many steps: which slopes and weights they are made of."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vademecum.claims import claim, complex_step, equals
 from vademecum.recurrence import ElmanRNN, bptt, jacobian_profile
-from vademecum.recurrence.claims._plain_network import plain, sequence
+from vademecum.recurrence.claims._plain_network import network, plain, sequence
 
 
 def rows_back(net: ElmanRNN, x: Tensor, back: int) -> Tensor:
@@ -45,9 +45,10 @@ def state_jacobian(slopes_on: Literal["rows", "columns"] = "rows", transposed: b
         transposed: Whether the Jacobian is transposed.
     """
     for m, d, activation, bias in ((4, 3, "tanh", True), (2, 3, "sigmoid", False)):
-        net = ElmanRNN(d, m, activation=activation, bias=bias)
+        net = network(d, m, units=activation, bias=bias)
         p, (x, xs) = plain(net), sequence(4, d)
-        z, at = p.states(xs[:3])[-1], {"m": m, "units": activation}
+        z = p.states(xs[:3])[-1]
+        at: dict[str, Any] = {"m": m, "units": activation}
         truth = complex_step(lambda z, p=p, xs=xs: p.next(z, xs[3]), z)
         s = p.state_slopes(z, xs[3])
         stated = s[:, None] * p.U if slopes_on == "rows" else p.U * s
@@ -57,13 +58,13 @@ def state_jacobian(slopes_on: Literal["rows", "columns"] = "rows", transposed: b
         norm = math.log(np.linalg.norm(stated, 2))
         found = jacobian_profile(net, x).log_norms[0, 0, -2]
         yield equals("logarithm of its norm", found, norm, **at)
-    net = ElmanRNN(3, 5, activation="relu")
-    p, (x, xs) = plain_relu(net), sequence(2, 3)
-    z = p(np.zeros(5), xs[0])
-    a = net.U.detach().numpy() @ z + net.V.detach().numpy() @ xs[1] + net.b.detach().numpy()
+    net = ElmanRNN(3, 5, activation="relu", bias=False)
+    p, xs = plain_relu(net), sequence(2, 3)[1]
+    z, U = p(np.zeros(5), xs[0]), net.U.detach().numpy()
+    a = U @ z + net.V.detach().numpy() @ xs[1]
     h = float(np.abs(a).min()) / 8  # |u| <= 1, so no kink is crossed
     truth = np.stack([(p(z + h * e, xs[1]) - p(z - h * e, xs[1])) / (2 * h) for e in np.eye(5)], 1)
-    s, U = (a > 0).astype(float), net.U.detach().numpy()
+    s = (a > 0).astype(float)
     stated = s[:, None] * U if slopes_on == "rows" else U * s
     stated = stated.T if transposed else stated
     tol = 1e-15 * (1 + float(np.abs(a).max())) / h + 1e-12  # of the difference, and of all else
@@ -71,9 +72,9 @@ def state_jacobian(slopes_on: Literal["rows", "columns"] = "rows", transposed: b
 
 
 def plain_relu(net: ElmanRNN):
-    """A step of a network of rectifiers, in NumPy."""
-    U, V, b = (p.detach().numpy() for p in (net.U, net.V, net.b) if p is not None)
-    return lambda z, x: np.maximum(U @ z + V @ x + b, 0)
+    """A step of a network of rectifiers without constants, in NumPy."""
+    U, V = net.U.detach().numpy(), net.V.detach().numpy()
+    return lambda z, x: np.maximum(U @ z + V @ x, 0)
 
 
 state_jacobian.foil(r"$U \, \mathrm{diag}(\dot\phi)$: slopes on the columns", slopes_on="columns")
@@ -102,12 +103,12 @@ def output_jacobian(recurrent: bool = True, slope: bool = True):
         slope: Whether the slopes of the output are there.
     """
     for m, d, k, units in ((4, 3, 2, "tanh"), (3, 2, 5, "sigmoid")):
-        net = ElmanRNN(d, m, k, output_activation=units)
+        net = network(d, m, k, units="tanh", outputs=units)
         p, (x, xs) = plain(net), sequence(5, d)
         z = p.states(xs)
         stated = p.output_slopes(z[5])[:, None] * p.W if slope else p.W
         for back in range(4):
-            at = {"outputs": units, "steps between": back}
+            at: dict[str, Any] = {"outputs": units, "steps between": back}
             if back and recurrent:
                 stated = stated @ (p.state_slopes(z[5 - back], xs[5 - back])[:, None] * p.U)
             rest = xs[5 - back :]
@@ -171,7 +172,7 @@ def long_range_jacobian(
     """
     T = 10
     for m, d, units in ((4, 3, "tanh"), (3, 2, "sigmoid"), (5, 2, "identity")):
-        net = ElmanRNN(d, m, activation=units)
+        net = network(d, m, units=units)
         net.U.data.mul_(2.0)
         p, (x, xs) = plain(net), sequence(T, d)
         z = p.states(xs)
@@ -184,7 +185,7 @@ def long_range_jacobian(
             factors = [p.U] * extra + factors
             factors = factors[::-1] if order == "latest leftmost" else factors
             stated = np.linalg.multi_dot([np.eye(m), np.eye(m), *factors])
-            at = {"units": units, "T - k": T - k}
+            at: dict[str, Any] = {"units": units, "T - k": T - k}
             yield equals("derivative of the last state", truth, stated, **at)
             norm = math.log(np.linalg.norm(stated, 2))
             yield equals("logarithm of its norm", ours[k - 1], norm, **at)

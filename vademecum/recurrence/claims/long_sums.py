@@ -1,13 +1,19 @@
 """Gradients as sums over pairs of steps: and those in early inputs."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from vademecum.claims import claim, complex_step, equals
 from vademecum.recurrence import ElmanRNN, bptt
-from vademecum.recurrence.claims._plain_network import Plain, plain, sequence, weight_gradient
+from vademecum.recurrence.claims._plain_network import (
+    Plain,
+    network,
+    plain,
+    sequence,
+    weight_gradient,
+)
 from vademecum.recurrence.claims.backwards import half_squares
 
 
@@ -49,7 +55,7 @@ def bptt_double_sum(lag: int = 0, inner: Literal["all", "last"] = "all"):
     """
     T = 6
     for m, d, k, units in ((3, 2, 4, "tanh"), (4, 3, 2, "sigmoid")):
-        net = ElmanRNN(d, m, k, activation=units, output_activation="tanh")
+        net = network(d, m, k, units=units, outputs="tanh")
         p, (x, xs) = plain(net), sequence(T, d)
         target, z = torch.randn(1, T, k), p.states(xs)
         wanted = target[0].numpy()
@@ -66,7 +72,8 @@ def bptt_double_sum(lag: int = 0, inner: Literal["all", "last"] = "all"):
                 for i in range(1 if inner == "all" else t, t + 1):
                     product = np.linalg.multi_dot([np.eye(m), np.eye(m), *factors[i:t][::-1]])
                     stated += errors[t - 1] @ product @ own[i - 1]
-            truth, at = weight_gradient(p, name, xs, wanted).flatten(), {"units": units}
+            truth = weight_gradient(p, name, xs, wanted).flatten()
+            at: dict[str, Any] = {"units": units}
             yield equals(f"derivative in {name}", truth, stated, **at)
             yield equals(
                 f"derivative in {name} by backpropagation", ours[name].flatten(), stated, **at
@@ -129,7 +136,7 @@ def input_gradient(last_factor: bool = True, transposed: bool = True):
     """
     s = 5
     for m, d, k, units in ((4, 3, 2, "tanh"), (4, 4, 4, "sigmoid")):
-        net = ElmanRNN(d, m, k, activation=units, output_activation="tanh")
+        net = network(d, m, k, units=units, outputs="tanh")
         p, (x, xs) = plain(net), sequence(s, d)
         z, target = p.states(xs), torch.randn(1, k)
         wanted = target[0].numpy()
@@ -142,7 +149,7 @@ def input_gradient(last_factor: bool = True, transposed: bool = True):
         J = p.output_slopes(z[s])[:, None] * p.W
         g = (J.T if transposed or k != m else J) @ (p.read(z[s]) - wanted)
         for t in range(s, 0, -1):
-            at = {"units and inputs": f"{m} and {d}", "t": t}
+            at: dict[str, Any] = {"units and inputs": f"{m} and {d}", "t": t}
             yield equals("gradient in a state", found.adjoints["state"][t - 1, 0], g, **at)
             slope = p.state_slopes(z[t - 1], xs[t - 1])
             stated = p.V.T @ (slope * g) if last_factor else g
