@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import vademecum
 from tests.conventions import calls
+from tests.recurrence import drawn_sequences
 from vademecum import (
     ROOMS,
     approximation,
@@ -188,6 +189,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "WaveNet.generate": lambda g: wave().generate(9, generator=g),
     # recurrence
     "lru_init": lambda g: recurrence.lru_init(5, generator=g),
+    **drawn_sequences.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),
