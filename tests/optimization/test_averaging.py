@@ -51,6 +51,23 @@ def test_the_exponential_average_forgets():
     assert repr(averaging) == "PolyakAveraging(SGD, kind='exponential', decay=0.75)"
 
 
+def test_the_first_iterate_weighs_all():
+    for options, later in (({}, 0.5), ({"kind": "exponential", "decay": 0.75}, 0.25)):
+        found = [walked(VALUES[:t], start=1, **options)[2].weight for t in range(4)]
+        assert found == [0, 0, 1, later]
+
+
+def test_frozen_parameters_have_no_average_and_means_are_copies():
+    model, optimizer, averaging = walked(VALUES)
+    frozen = nn.Parameter(torch.ones(1), requires_grad=False)
+    optimizer.add_param_group({"params": [frozen]})
+    optimizer.step()
+    with pytest.raises(ValueError, match="got one that has no average yet"):
+        averaging.mean(frozen)
+    averaging.mean(model.weight).zero_()
+    assert shown(model).any()
+
+
 def test_averages_of_halves_are_wide():
     model, _, averaging = walked([[[256.0, 1.0]], [[257.0, 1.0]]] * 8, dtype=torch.bfloat16)
     assert averaging.mean(model.weight).dtype == torch.float32
@@ -77,8 +94,11 @@ def test_training_is_as_without_averages_and_waits_while_they_are_shown():
 
     (one, _), (other, optimizer) = train(False), train(True)
     assert all(map(torch.equal, one.parameters(), other.parameters()))
-    with averaged(other), pytest.raises(ValueError, match="a step must wait until"):
-        optimizer.step()
+    with averaged(other):
+        with averaged(other):
+            pass
+        with pytest.raises(ValueError, match="a step must wait until"):
+            optimizer.step()
     optimizer.step()
 
 
