@@ -1,5 +1,5 @@
 """What the course claims of attention and transformers."""
 
-from vademecum.attention.claims import mixing, scores
+from vademecum.attention.claims import heads, mixing, scores
 
-__all__ = ["mixing", "scores"]
+__all__ = ["mixing", "scores", "heads"]
