@@ -1,10 +1,15 @@
 """What the course claims of attention and transformers."""
 
-from vademecum.attention.claims import heads, mixing, scores
+from vademecum.attention.claims import (
+    heads,
+    images,
+    memories,
+    mixing,
+    positions,
+    score_sizes,
+    scores,
+)
 
-__all__ = ["mixing", "scores", "heads"]
-"""What the course claims of attention."""
-
-from vademecum.attention.claims import images, memories, positions, scores
-
-__all__ = ["scores", "positions", "memories", "images"]
+__all__ = [
+    "mixing", "scores", "heads", "positions", "memories", "images", "score_sizes",
+]  # fmt: skip

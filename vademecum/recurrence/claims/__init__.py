@@ -1,15 +1,19 @@
 """What the course claims of recurrent networks."""
 
 from vademecum.recurrence.claims import (
+    backwards,
     cells,
     codes,
     conditionals,
     directions,
     eigenvalues,
+    fading,
     fed_back,
     gating,
+    jacobians,
     lags,
     linear_states,
+    long_sums,
     modes,
     readouts,
     scans,
@@ -19,15 +23,6 @@ from vademecum.recurrence.claims import (
 
 __all__ = [
     "linear_states", "eigenvalues", "scans", "readouts", "conditionals", "fed_back", "states",
-    "unrolled", "directions", "gating", "cells", "lags", "modes", "codes",
-    backwards,
-    conditionals,
-    fading,
-    fed_back,
-    jacobians,
-    long_sums,
-)
-
-__all__ = [
-    "jacobians", "backwards", "long_sums", "fading", "conditionals", "fed_back",
+    "unrolled", "directions", "gating", "cells", "lags", "modes", "codes", "jacobians",
+    "backwards", "long_sums", "fading",
 ]  # fmt: skip
