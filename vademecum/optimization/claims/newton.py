@@ -3,6 +3,7 @@
 import decimal
 import itertools
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Literal
 
@@ -235,19 +236,31 @@ def newton_convergence(frozen: bool = False, factor: float = 0.5, n: int = 3):
         def f(x: Tensor, A: Tensor = A, b: Tensor = b) -> Tensor:
             return torch.logsumexp(A @ x + b, 0) + lam / 2 * x @ x
 
-        end = torch.zeros(d)
-        for _ in range(12):
-            end = end + newton_step(f, end)
+        end = minimiser(f, d)
         M = 4 / (3 * 3**0.5) * float(A.norm(dim=1).max()) ** 3
         p = nn.Parameter(end + 0.4 * lam / M * nn.functional.normalize(torch.randn(d), dim=0))
         optimizer = NewtonCG([p], forcing=None)
         error = float((p.detach() - end).norm())
-        while error > 1e-7:
+        for _ in range(20):  # until values of f, whose gap is some error**2, say nothing more
+            if error < 1e-6:
+                break
             optimizer.step(lambda p=p, f=f: f(p))
             after = float((p.detach() - end).norm())
             yield at_most("error of NewtonCG over its bound", after / (M / (2 * lam) * error**2),
                           1.0, tol=1e-15 / error**2)  # fmt: skip
             error = after
+        yield at_most("last error of NewtonCG", error, 1e-6)
+
+
+def minimiser(f: Callable[[Tensor], Tensor], d: int) -> Tensor:
+    """By Newton's steps from 0, halved where a whole one climbs."""
+    end = torch.zeros(d)
+    for _ in range(20):
+        step = newton_step(f, end)
+        while step.norm() > 1e-9 and f(end + step) > f(end):
+            step = step / 2
+        end = end + step
+    return end
 
 
 newton_convergence.foil("the Hessian frozen at the start", frozen=True)
