@@ -148,7 +148,7 @@ class LRU(nn.Module):
             dtype = torch.promote_types(first.dtype, torch.float32).to_complex()
             state = first.new_zeros((len(self.layers), len(x), self.m), dtype=dtype)
         if len(self.layers) == 1:
-            x, h = self._layers()[0].step(x, state[0])
+            x, h = next(iter(self._layers())).step(x, state[0])
             return RecurrentOutput(x, h[None])
         following = []
         for layer, h in zip(self._layers(), state.unbind(0), strict=True):
@@ -162,7 +162,7 @@ class LRU(nn.Module):
     def _insist_on(self, x: Tensor, ndim: int, shape: str, state: Tensor | None) -> None:
         if x.ndim != ndim or x.shape[-1] != self.d or (ndim == 3 and not x.shape[1]):
             raise ValueError(f"x must have the shape {shape}, got {tuple(x.shape)}")
-        weight = self._layers()[0].nu
+        weight = next(iter(self._layers())).nu
         if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise ValueError(f"x must be {weight.dtype} as the parameters are, got {x.dtype}")
         if state is not None and (
@@ -214,15 +214,15 @@ class _Layer(nn.Module):
         a = eigenvalues(self.nu, self.theta)
         gamma = self.log_gamma.exp().repeat_interleave(2)
         b = F.linear(u, self.B * gamma[:, None])
-        h = scan(a, _complex(b, a.dtype), initial=start, reset=reset)
+        h = scan(a, _complex(b.unflatten(-1, (-1, 2)), a.dtype), initial=start, reset=reset)
         return self._read(x, u, h), h
 
     def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         """The output and the state at the next step."""
         u = x if self.norm is None else self.norm(x)
         a = eigenvalues(self.nu, self.theta)
-        b = _complex(F.linear(u, self.B), a.dtype)
-        h = torch.addcmul(a * h, self.log_gamma.exp(), b)
+        b = F.linear(u, self.B).unflatten(-1, (-1, 2)) * self.log_gamma.exp()[:, None]
+        h = torch.addcmul(_complex(b, a.dtype), a, h)
         return self._read(x, u, h), h
 
     def _read(self, x: Tensor, u: Tensor, h: Tensor) -> Tensor:
@@ -233,5 +233,5 @@ class _Layer(nn.Module):
 
 
 def _complex(parts: Tensor, dtype: torch.dtype) -> Tensor:
-    """Complex numbers from their real and imaginary parts, one beside the other."""
-    return torch.view_as_complex(parts.to(dtype.to_real()).unflatten(-1, (-1, 2)))
+    """Complex numbers from their real and imaginary parts."""
+    return torch.view_as_complex(parts.to(dtype.to_real()))

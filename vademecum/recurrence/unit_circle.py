@@ -109,7 +109,7 @@ def lru_init(
 
 def bounded(nu: Float[Tensor, " *shape"], dtype: torch.dtype) -> Float[Tensor, " *shape"]:
     """The nearest parameters whose eigenvalues a dtype keeps strictly inside the unit circle."""
-    return nu.clamp(_SLOWEST[torch.promote_types(dtype, torch.float32)], _FASTEST)
+    return nu.clamp(_SLOWEST.get(dtype, _SLOWEST[torch.float32]), _FASTEST)
 
 
 _SLOWEST = {d: math.log(8 * torch.finfo(d).eps) for d in (torch.float32, torch.float64)}
