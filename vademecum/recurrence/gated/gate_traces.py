@@ -1,13 +1,16 @@
 r"""Every gate, candidate and cell of a recurrent layer over time: what torch's fused kernels hide.
 
-A gate is a function of the input and of the state before,
-$i^t = \sigma(W_i x^t + R_i h^{t-1} + b)$, and torch's own layer, which is fast, gives all states
-$h^t$. So the layer runs once, and then the gates of all steps at once are two matrix products. The
-cells follow from the gates, $c^t = f^t c^{t-1} + i^t g^t$. A stacked layer is taken
-apart, since torch shows the states of its last layer alone.
+With the input and the state before it a step of an LSTM is
 
-Exact up to rounding: outputs and states are torch's own. For networks of this library that torch
-does not know the steps are made one by one. Nothing is differentiated, and the model does not run.
+$$i, f, o = \sigma(W x^t + R h^{t-1} + b), \quad g = \tanh(\dots), \quad
+c^t = f \odot c^{t-1} + i \odot g, \quad h^t = o \odot \tanh c^t,$$
+
+and torch gives $h^t$ for all steps of the last layer, and $c^t$ for the last step. Here each layer
+and direction is run by itself, and what it computes is kept. The model itself does not run: it is
+left alone, and nothing is differentiated.
+
+Exact up to rounding. The claims `recurrence.lstm`, `recurrence.gru`, `recurrence.stacked` and
+`recurrence.bidirectional` compare with plain Python.
 """
 
 from typing import Any, NamedTuple
@@ -15,12 +18,12 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Int64
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from vademecum.models import map_tensors, named_tensors, refuse_nan, unwrapped
 from vademecum.recurrence._sequences import insist_on_kind, insist_on_sequence
 from vademecum.recurrence.elman import ElmanRNN, RNNTrace
-from vademecum.recurrence.gated._one_layer import run_layer
+from vademecum.recurrence.gated._directions import Ran, run_direction
 from vademecum.recurrence.gated._torch_layers import Weights, weights_of
 from vademecum.recurrence.gated.gru_cell import CourseGRU, GRUTrace
 from vademecum.recurrence.gated.lstm_cell import CourseLSTM, LSTMState, LSTMTrace
@@ -117,22 +120,42 @@ def _ways(model: nn.RNNBase) -> tuple[str, ...]:
 
 
 def _of_layers(
-    mode: str, weights: list[Weights], x: Any, state: Any, *, batch_first: bool, ways: int = 1
+    mode: str, weights: list[Weights], given: Any, state: Any, *, batch_first: bool, ways: int = 1
 ) -> GateTrace:
     """The gates of torch's layers, one layer after the other."""
-    packed = isinstance(x, PackedSequence)
-    n = int(x.batch_sizes[0]) if packed else x.shape[1 - batch_first]
-    h, c = _start(mode, weights, state, n)
-    layers, last = [], []
+    x, lengths, packed = given, None, None
+    if isinstance(given, PackedSequence):
+        packed, (x, lengths) = given, pad_packed_sequence(given)
+    elif batch_first:
+        x = given.transpose(0, 1)
+    h, c = _start(mode, weights, state, x.shape[1])
+    ran: list[Ran] = []
     for at in range(0, len(weights), ways):
-        rows = slice(at, at + ways)
-        ran = run_layer(mode, weights[rows], x, h[rows], c[rows], batch_first=batch_first)
-        x = ran.output
-        layers.append(ran.traces)
-        last.append(ran.state if mode == "LSTM" else (ran.state,))
-    h, *cells = map(torch.cat, zip(*last, strict=True))
-    lengths = pad_packed_sequence(x)[1] if packed else None
-    return GateTrace(tuple(layers), x, (h, *cells) if cells else h, lengths)
+        ran += [
+            run_direction(mode, weights[at + i], x, h[at + i], c[at + i], lengths=lengths,
+                          backward=i == 1)
+            for i in range(ways)
+        ]  # fmt: skip
+        x = torch.cat([way.trace.h for way in ran[at:]], -1) if ways > 1 else ran[at].trace.h
+    traces = [way.trace for way in ran]
+    output = x if packed is None else _packed_like(packed, x, lengths)
+    if batch_first:
+        traces, x = map_tensors((traces, x), lambda t: t.transpose(0, 1))
+        output = x if packed is None else output
+    layers = tuple(tuple(traces[at : at + ways]) for at in range(0, len(traces), ways))
+    last = torch.stack([way.h for way in ran])
+    if mode == "LSTM":
+        last = (last, torch.stack([way.c for way in ran]))
+    return GateTrace(layers, output, last, lengths)
+
+
+def _packed_like(packed: PackedSequence, y: Tensor, lengths: Any) -> PackedSequence:
+    """Padded outputs, packed in the order of the inputs."""
+    order = packed.sorted_indices
+    if order is not None:
+        y, lengths = y[:, order], lengths[order.cpu()]
+    data = pack_padded_sequence(y, lengths).data
+    return PackedSequence(data, packed.batch_sizes, order, packed.unsorted_indices)
 
 
 def _of_cell(cell: nn.RNNCellBase, x: Any, state: Any) -> GateTrace:
