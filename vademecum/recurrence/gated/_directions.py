@@ -36,6 +36,7 @@ class Ran(NamedTuple):
     c: Tensor
 
 
+@torch.no_grad()
 def run_direction(
     mode: str,
     weights: Weights,
