@@ -52,9 +52,8 @@ def test_bad_input(call, message, unchecked):
 def test_gates_on_cuda(kind):
     model = kind(3, 4, num_layers=2, bidirectional=True).double().cuda()
     lengths = [2, 7, 1, 5, 5]
-    x: Any = pack_sequence([torch.randn(n, 3).double() for n in lengths], enforce_sorted=False).to(
-        "cuda"
-    )
+    rows = [torch.randn(n, 3).double().cuda() for n in lengths]
+    x: Any = pack_sequence(rows, enforce_sorted=False)
     found, (y, _) = gates(model, x), model(x)
     assert torch.allclose(found.output.data, y.data, rtol=0, atol=1e-12)
     wanted = gates(model.cpu(), x.cpu())
