@@ -189,6 +189,9 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "WaveNet.generate": lambda g: wave().generate(9, generator=g),
     # recurrence
     "lru_init": lambda g: recurrence.lru_init(5, generator=g),
+    "adding_task": lambda g: recurrence.adding_task(3, 9, generator=g),
+    "copying_task": lambda g: recurrence.copying_task(3, 2, generator=g),
+    "latch_task": lambda g: recurrence.latch_task(3, 9, generator=g),
     **drawn_sequences.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
