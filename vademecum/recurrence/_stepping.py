@@ -118,13 +118,13 @@ def _insist_on_inputs(
         raise ValueError(f"x must be a tensor of shape {axes}, got {type(x).__name__}")
     if x.ndim < 2 or (ndim is not None and x.ndim != ndim) or not x.numel():
         raise ValueError(f"x must have the shape {axes}, T >= 1, got {tuple(x.shape)}")
-    if x.is_floating_point() or x.is_complex() or width is not None:
-        floats("x", x, width=width)
     for name, p in model.named_parameters():
         if p.device != x.device:
             raise ValueError(f"x must be on {p.device} as model is, got {x.device}")
         if p.is_floating_point() and x.is_floating_point() and p.dtype != x.dtype:
             raise ValueError(f"x must be {p.dtype} as {name} of model is, got {x.dtype}")
+    if is_smooth(x) or width is not None:
+        floats("x", x, width=width)
 
 
 def _pair(result: Any) -> tuple[Tensor, State]:
