@@ -4,3 +4,7 @@ from vademecum.recurrence.pictures.latches import latch_gates
 from vademecum.recurrence.pictures.rings import eigenvalue_ring
 
 __all__ = ["eigenvalue_ring", "latch_gates"]
+__all__ = ["eigenvalue_ring"]
+from vademecum.recurrence.pictures.fading import fading_gradients
+
+__all__ = ["fading_gradients"]
