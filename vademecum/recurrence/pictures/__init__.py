@@ -8,3 +8,7 @@ __all__ = ["eigenvalue_ring"]
 from vademecum.recurrence.pictures.fading import fading_gradients
 
 __all__ = ["fading_gradients"]
+from vademecum.recurrence.pictures.fading import fading_gradients
+from vademecum.recurrence.pictures.rings import eigenvalue_ring
+
+__all__ = ["eigenvalue_ring", "fading_gradients"]
