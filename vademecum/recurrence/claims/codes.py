@@ -132,13 +132,19 @@ def encoder_bottleneck(answers: int = 1, spare: int = 0, b: int = 6):
             yield at_most(
                 "sources that the best decoder copies", copied, 2 ** (b - spare), k=k, T=T
             )
-            yield equals("and codes that occur", copied, len(codes.unique()), k=k, T=T)
+            yield equals(
+                "copies of the best decoder, against codes that occur",
+                copied,
+                len(codes.unique()),
+                k=k,
+                T=T,
+            )
     for T in range(3, 9):
         x = all_strings(2, T)
         head = (x[:, :b] * 2 ** torch.arange(min(b, T))).sum(1)
         copied = copies(head, answers)
         yield at_most("sources copied from their first bits", copied, 2 ** (b - spare), T=T)
-        yield equals("and the bound", copied, min(2**b, 2**T), T=T)
+        yield equals("copies from first bits, against the bound", copied, min(2**b, 2**T), T=T)
 
 
 def copies(codes: Tensor, answers: int) -> int:
@@ -149,7 +155,9 @@ def copies(codes: Tensor, answers: int) -> int:
     return sum(source in table[code][:answers] for source, code in enumerate(codes.tolist()))
 
 
-encoder_bottleneck.foil("two answers for each code", answers=2)
+encoder_bottleneck.foil(
+    "two answers for each code", answers=2, refuted_by="sources copied from their first bits"
+)
 encoder_bottleneck.foil(
     "half of the codes", spare=1, refuted_by="sources copied from their first bits"
 )

@@ -203,18 +203,19 @@ def _largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest entries of each row and their places, ties by place.
 
     torch leaves open which of several equal entries it takes. Where the last one taken has equals
-    that were not, those with the smallest places are chosen anew; on a GPU without asking.
+    that were not, which one entry more tells, those with the smallest places are chosen anew; on a
+    GPU always, since to ask would be to wait.
     """
-    values, places = x.topk(k, dim=1)
-    if k < x.shape[1]:
-        last = values[:, -1:]
-        equal = x == last
-        if x.is_cuda or bool((equal.sum(1) > (values == last).sum(1)).any()):
-            falling = torch.arange(x.shape[1], 0, -1, device=x.device)
-            first = torch.where(equal, falling, 0).topk(k, dim=1).indices
-            above = ~(values <= last)  # also NaN, which is said later
-            turn = torch.arange(k, device=x.device) - above.sum(1, keepdim=True)
-            places = torch.where(above, places, first.gather(1, turn.clamp(min=0)))
+    more = min(k + 1, x.shape[1])
+    values, places = x.topk(more, dim=1)
+    if more > k and (x.is_cuda or bool((values[:, k - 1] == values[:, k]).any())):
+        values, last = values[:, :k], values[:, k - 1 : k]
+        falling = torch.arange(x.shape[1], 0, -1, device=x.device)
+        first = torch.where(x == last, falling, 0).topk(k, dim=1).indices
+        above = ~(values <= last)  # also NaN, which is said later
+        turn = torch.arange(k, device=x.device) - above.sum(1, keepdim=True)
+        places = torch.where(above, places[:, :k], first.gather(1, turn.clamp(min=0)))
+    places = places[:, :k]
     places = places.sort(1).values
     values, order = x.gather(1, places).sort(dim=1, descending=True, stable=True)
     return values, places.gather(1, order)

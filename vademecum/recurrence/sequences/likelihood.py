@@ -44,5 +44,5 @@ def sequence_log_prob(
     """
     insist_on_model(model)
     run = model.run(x, y, lengths=lengths)
-    losses = cross_entropy(run.logits.mT, run.outputs, reduction="none")
-    return -torch.where(model.counted(y, lengths), losses, 0).sum(1)
+    losses = cross_entropy(run.logits.flatten(0, 1), run.outputs.flatten(), reduction="none")
+    return -torch.where(model.counted(y, lengths), losses.view_as(y), 0).sum(1)

@@ -119,7 +119,8 @@ class ProfessorForcing(nn.Module):
             loss = softplus(-self._judge(*t))
             if self.both:
                 loss = loss + softplus(self._judge(*s))
-        errors = cross_entropy(forced.logits.mT, forced.outputs, reduction="none")
+        logits, outputs = forced.logits.flatten(0, 1), forced.outputs.flatten()
+        errors = cross_entropy(logits, outputs, reduction="none").view_as(y)
         likelihood = torch.where(counted[0], errors, 0).sum(1)
         judged = softplus(-on_forced) + softplus(on_free)
         return ProfessorLosses(likelihood, loss, judged, on_forced.detach(), on_free.detach())
