@@ -53,6 +53,7 @@ def test_punctuation_stays_with_its_formula():
         (r"\sum_{i \ne j}^n a_{ij}", "∑_(i≠j)ⁿ aᵢⱼ"),
         (r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}", "(a, b; c, d)"),
         (r"x \text{ for all } t", "x for all t"),
+        (r"\text{filter\_width}", "filter_width"),
         (r"f'^2 \not\succ \mathcal N", "f′² ⊁ N"),
         (r"\begin{matrix} a \\ \begin{matrix} c & d \end{matrix} \end{matrix}", "a; c, d"),
     ],

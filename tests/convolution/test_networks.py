@@ -146,6 +146,15 @@ def test_lenet_of_1998_compares_units_with_codes():
     torch.testing.assert_close(net(x), wanted)
 
 
+def test_lenet_of_1998_keeps_its_table_when_made_without_values():
+    net = LeNet5(variant="1998")
+    with torch.device("meta"):
+        other = LeNet5(variant="1998")
+    other.to_empty(device="cpu").load_state_dict(net.state_dict())
+    x = torch.randn(2, 1, 32, 32)
+    assert torch.equal(other(x), net(x))
+
+
 def maps_of_1998(net, x):
     state = net.state_dict()
     x = scaled_tanh(nn.functional.conv2d(x, state["conv1.weight"], state["conv1.bias"]))

@@ -213,6 +213,16 @@ def test_bad_input(given, message):
             f(**{"x": ONE, "kernel": ONE, **given})
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_leading_axes_are_the_batch_that_vmap_would_be():
+    x, h = torch.arange(6.0).view(2, 3), torch.ones(2)
+    with pytest.raises(ValueError, match=r"x must not be mapped by torch.vmap, since its values"):
+        torch.vmap(convolve, in_dims=(0, None))(x, h)
+    with pytest.raises(ValueError, match=r"kernel must not be mapped by torch.vmap"):
+        torch.vmap(correlate, in_dims=(None, 0))(x, x)
+    assert convolve(x, h).tolist() == [[0, 1, 3, 2], [3, 7, 9, 5]]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("method", METHODS)

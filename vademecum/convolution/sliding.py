@@ -31,6 +31,7 @@ from vademecum.convolution._sliding_products import (
     by_taps,
     transform_lengths,
 )
+from vademecum.models import cannot_be_mapped
 
 __all__ = ["convolve", "correlate", "rot180"]
 
@@ -143,7 +144,7 @@ def _checked(x: Tensor, kernel: Tensor, mode: str, method: str) -> tuple[Tensor,
         raise ValueError(f"kernel must be on {x.device}, like x, got one on {kernel.device}")
     for name, given in (("x", x), ("kernel", kernel)):
         if not (isinstance(given, Tensor) and given.dtype in _WHOLE):
-            floats(name, given)
+            _insist_on_floats(name, given)
         elif not given.numel():
             raise ValueError(f"{name} must not be empty, got shape {tuple(given.shape)}")
     if not 1 <= kernel.ndim <= min(3, x.ndim):
@@ -156,6 +157,18 @@ def _checked(x: Tensor, kernel: Tensor, mode: str, method: str) -> tuple[Tensor,
     dtype = torch.promote_types(x.dtype, kernel.dtype)
     dtype = torch.int64 if dtype in _WHOLE else dtype
     return x.to(dtype), kernel.to(dtype)
+
+
+def _insist_on_floats(name: str, given: Tensor) -> None:
+    try:
+        floats(name, given)
+    except RuntimeError as error:
+        if not cannot_be_mapped(error):
+            raise
+        raise ValueError(
+            f"{name} must not be mapped by torch.vmap, since its values are looked at: the axes of"
+            " x before those of the kernel are a batch already"
+        ) from error
 
 
 def _insist_on_room(n: tuple[int, ...], k: tuple[int, ...], mode: str) -> None:

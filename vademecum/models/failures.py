@@ -36,7 +36,7 @@ def cannot_be_mapped(error: RuntimeError) -> bool:
         True
     """
     text = str(error)
-    words = ("vmap", "atching rule", "functorch", "torch.func")
+    words = ("vmap", "atching rule", "functorch", "torch.func", "that doesn't have storage")
     return not out_of_memory(error) and any(word in text for word in words)
 
 

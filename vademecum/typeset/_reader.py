@@ -188,7 +188,8 @@ class _Reader:
         return Atom("ord", enclosed(lay_out(atoms, tight=self.style == "script").elements))
 
     def text(self, _: re.Match[str]) -> Atom:
-        pieces = enumerate(self.source.argument().split("$"))
+        words = re.sub(r"\\([_%&#])", r"\1", self.source.argument())
+        pieces = enumerate(words.split("$"))
         made = [
             self.inner(piece) if i % 2 else element("mtext", re.sub(r"\s+", "\u00a0", piece))
             for i, piece in pieces

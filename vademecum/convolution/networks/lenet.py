@@ -123,15 +123,10 @@ class _Subsampling(nn.Module):
 class _TableConv2d(nn.Module):
     """A convolution whose maps read those that the table names, with a kernel for each entry."""
 
-    rows: Tensor
-    columns: Tensor
-
     def __init__(self, kernel_size: int):
         super().__init__()
-        entries = torch.tensor([(i, j) for i, maps in enumerate(TABLE) for j in maps])
-        self.register_buffer("rows", entries[:, 0], persistent=False)
-        self.register_buffer("columns", entries[:, 1], persistent=False)
-        self.weight = nn.Parameter(torch.empty(len(entries), kernel_size, kernel_size))
+        entries = sum(map(len, TABLE))
+        self.weight = nn.Parameter(torch.empty(entries, kernel_size, kernel_size))
         self.bias = nn.Parameter(torch.zeros(len(TABLE)))
         reads = torch.tensor([len(maps) for maps in TABLE for _ in maps])
         bound = (reads * kernel_size**2).float().rsqrt()[:, None, None]
@@ -139,9 +134,11 @@ class _TableConv2d(nn.Module):
             self.weight.uniform_(-1, 1).mul_(bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        dense = self.weight.new_zeros(len(TABLE), 6, *self.weight.shape[1:])
-        dense = dense.index_put((self.rows, self.columns), self.weight)
-        return nn.functional.conv2d(x, dense, self.bias)
+        kernels, none = iter(self.weight.split(1)), torch.zeros_like(self.weight[:1])
+        dense = torch.cat(
+            [next(kernels) if j in maps else none for maps in TABLE for j in range(6)]
+        )
+        return nn.functional.conv2d(x, dense.unflatten(0, (len(TABLE), 6)), self.bias)
 
 
 class _Codes(nn.Module):

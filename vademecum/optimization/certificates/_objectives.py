@@ -123,7 +123,10 @@ def model_objective(
 ) -> Objective:
     """The loss of a model as a function of its parameters; its terms are those of examples."""
     if isinstance(x, DataLoader):
-        raise ValueError("x must be at hand, got a DataLoader: every step needs all of the data")
+        raise ValueError(
+            "x0 must hold the inputs themselves and y the targets, got a DataLoader: the bounds are"
+            " for one function, so every step needs all of the data"
+        )
     f, measure = functional(model, output=output), loss_for(y, loss)
     if not f.size:
         raise ValueError("model must have parameters to move, got none")
