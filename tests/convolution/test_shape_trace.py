@@ -113,6 +113,18 @@ def test_activations_count_memory_once():
     assert [call.activation_bytes for call in found.calls] == [12, 12, 16]
 
 
+def test_buffers_are_no_activations():
+    class Table(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.ones(3, 4))
+
+        def forward(self, x):
+            return x + 1, self.table
+
+    assert shape_trace(Table(), torch.zeros(1, 2)).activation_bytes == 8
+
+
 def test_tables_fold_at_a_depth():
     model = nn.Sequential(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 4)), nn.Linear(4, 1))
     found = shape_trace(model, (2,))
