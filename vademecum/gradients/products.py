@@ -24,7 +24,7 @@ from vademecum.gradients._symmetry import insist_on_symmetry
 from vademecum.gradients.jacobian_operator import Jacobian, pull
 from vademecum.gradients.loss_gradient import loss_at, slope_at
 from vademecum.gradients.network_function import functional
-from vademecum.models import Block, Loss, LossCalls, MeanProducts, Output, twice_differentiable
+from vademecum.models import Block, Loss, MeanProducts, Output, twice_differentiable
 
 __all__ = ["hessian", "hvp", "jvp", "vjp"]
 
@@ -153,7 +153,7 @@ def hessian(
     theta, slope = f.theta.detach().requires_grad_(), partial(slope_at, f, loss=loss)
 
     def block(x: Any, y: Any) -> Block:
-        with twice_differentiable(), LossCalls(closed=True):
+        with twice_differentiable(losses=True):
             return partial(pull, theta, slope(theta, x, y, graph=True))
 
     value = partial(loss_at, f, theta, loss=loss)

@@ -14,6 +14,7 @@ nothing else. Smoothed labels are targets $(1 - \epsilon)\, t + \epsilon / k$. T
 torch's up to rounding. A third derivative is refused.
 """
 
+import inspect
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +23,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-__all__ = ["Terms", "class_axis", "closed", "softmax_product", "terms_of"]
+__all__ = ["class_axis", "closed_cross_entropy", "softmax_product"]
+
+_SIGNATURE = inspect.signature(F.cross_entropy)
 
 
 class Terms(NamedTuple):
@@ -92,15 +95,15 @@ class Terms(NamedTuple):
         return found, scale
 
 
-def terms_of(given: dict[str, Any]) -> tuple[Tensor, Terms] | None:
-    """The logits and the rest of a call, or None if it uses options that torch will drop."""
-    if given["size_average"] is not None or given["reduce"] is not None:
-        return None
-    return given["input"], Terms(*(given[name] for name in Terms._fields))
-
-
-def closed(z: Tensor, terms: Terms) -> Tensor:
-    """The cross-entropy of logits, cheap to differentiate twice."""
+def closed_cross_entropy(*args: Any, **kwargs: Any) -> Tensor:
+    """The cross-entropy, cheap to differentiate twice unless targets are to be, too."""
+    bound = _SIGNATURE.bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    z, terms = given["input"], Terms(*(given[name] for name in Terms._fields))
+    dropped = given["size_average"] is not None or given["reduce"] is not None  # by torch, one day
+    if dropped or not z.requires_grad or terms.target.requires_grad:
+        return F.cross_entropy(*args, **kwargs)
     return _CrossEntropy.apply(z, terms)  # pyright: ignore[reportReturnType]
 
 

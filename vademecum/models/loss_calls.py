@@ -18,8 +18,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from vademecum.models._cross_entropy import closed, terms_of
-
 __all__ = ["LossCall", "LossCalls"]
 
 _SIGNATURES = {
@@ -54,10 +52,6 @@ class LossCall(NamedTuple):
 class LossCalls(TorchFunctionMode):
     """While it is entered, notes the calls of torch's losses.
 
-    Args:
-        closed: Whether the cross-entropy is to be computed so that it is cheap to differentiate
-            twice.
-
     Example:
         >>> with LossCalls() as noted:
         ...     loss = F.cross_entropy(torch.zeros(3, 2), torch.tensor([0, 1, -100]))
@@ -65,10 +59,9 @@ class LossCalls(TorchFunctionMode):
         tensor(2)
     """
 
-    def __init__(self, *, closed: bool = False):
+    def __init__(self):
         super().__init__()
         self.calls: list[LossCall] = []
-        self._closed = closed
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -81,11 +74,7 @@ class LossCalls(TorchFunctionMode):
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
-        found = terms_of(given) if self._closed and func is F.cross_entropy else None
-        if found is None or not found[0].requires_grad or found[1].target.requires_grad:
-            result = func(*args, **kwargs)
-        else:
-            result = closed(*found)
+        result = func(*args, **kwargs)
         if given.get("size_average") is None and given.get("reduce") is None:
             self.calls.append(LossCall(func, given, result))  # else by options that torch will drop
         return result

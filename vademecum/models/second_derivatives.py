@@ -23,7 +23,10 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+
+from vademecum.models._cross_entropy import closed_cross_entropy
 
 __all__ = ["bilinear_convolutions", "twice_differentiable", "weighing"]
 
@@ -102,12 +105,22 @@ def _gradient(z: Tensor, x: Tensor, w: Tensor, layout: Layout, which: int) -> Te
 
 
 class bilinear_convolutions(TorchFunctionMode):
-    """A context in which convolutions are cheap to differentiate twice."""
+    """A context in which convolutions are cheap to differentiate twice.
+
+    Args:
+        losses: Whether the cross-entropy is to be so, too.
+    """
+
+    def __init__(self, *, losses: bool = False):
+        super().__init__()
+        self._losses = losses
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Replace a convolution."""
+        """Replace a convolution, or a loss."""
+        if self._losses and func is F.cross_entropy:
+            return closed_cross_entropy(*args, **(kwargs or {}))
         axes = _CONVOLUTIONS.get(func)
         if axes is None or kwargs or args[0].ndim != axes + 2:
             return func(*args, **(kwargs or {}))
@@ -121,13 +134,18 @@ class bilinear_convolutions(TorchFunctionMode):
 
 
 @contextmanager
-def twice_differentiable() -> Iterator[None]:
-    """A context in which a graph is made that will be differentiated again."""
+def twice_differentiable(*, losses: bool = False) -> Iterator[None]:
+    """A context in which a graph is made that will be differentiated again, once.
+
+    Args:
+        losses: Whether the cross-entropy is to keep its logits alone; it has no third derivative
+            then.
+    """
     scales = _SCALES.get()
     hooks: AbstractContextManager[None] = (
         disable_saved_tensors_hooks(_CHECKPOINTS) if scales is None else _weighed(scales)
     )
-    with torch.enable_grad(), bilinear_convolutions(), hooks:
+    with torch.enable_grad(), bilinear_convolutions(losses=losses), hooks:
         yield
 
 

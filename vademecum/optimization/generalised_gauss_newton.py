@@ -27,7 +27,6 @@ from vademecum.gradients.loss_gradient import loss_at, loss_of, outputs_at
 from vademecum.models import (
     Block,
     Loss,
-    LossCalls,
     MeanProducts,
     Output,
     differentiable_output,
@@ -98,7 +97,7 @@ def gauss_newton(
     def block(x: Any, y: Any) -> Block:
         with twice_differentiable():
             z = differentiable_output(outputs_at(f, theta, x))
-        with twice_differentiable(), LossCalls(closed=True):
+        with twice_differentiable(losses=True):
             at = z.detach().requires_grad_()
             (slope,) = torch.autograd.grad(loss_of(at, y, loss), at, create_graph=True)
 
