@@ -13,3 +13,6 @@ from vademecum.attention.claims import (
 __all__ = [
     "mixing", "scores", "heads", "positions", "memories", "images", "score_sizes",
 ]  # fmt: skip
+from vademecum.attention.claims import directions, heads, mixing, scores, stacks
+
+__all__ = ["mixing", "scores", "heads", "directions", "stacks"]

@@ -1,6 +1,7 @@
 """Attention as an average: convex weights, softmax over keys, keys apart from values."""
 
 import math
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -55,9 +56,9 @@ def convex_mixing(over: Over = "keys", columns: Literal["W X A^T", "W X A"] = "W
         x, W = torch.randn(T, e), torch.randn(d, e)
         q, k = torch.randn(T, 3), torch.randn(T, 3)
         A, at = mixed(q, k, over), {"T": T, "e": e}
-        images = [W @ token for token in x]
-        sums = torch.stack([sum(a * image for a, image in zip(row, images, strict=True))
-                            for row in A])  # fmt: skip
+        sums = torch.zeros(T, d)
+        for s, t in product(range(T), repeat=2):
+            sums[s] += A[s, t] * (W @ x[t])
         yield equals("output, token by token", attention(q, k, x @ W.T).output, sums,
                      tol=1e-13, **at)  # fmt: skip
         yield at_least("weights", A, 0.0, tol=0.0, **at)
