@@ -1,6 +1,7 @@
 """Encodings of positions against their scalar formula, shifts, and scores of offsets only."""
 
 import math
+from unittest import mock
 
 import pytest
 import torch
@@ -79,6 +80,22 @@ def test_rotary_takes_positions_of_each_row():
     for row, each, whole in zip(x, at, y, strict=True):
         assert torch.equal(rotary(row, each), whole)
     assert torch.equal(rotary(x, torch.arange(4)), rotary(x, torch.arange(4.0)))
+
+
+@pytest.mark.parametrize("pairing", ["adjacent", "halves"])
+def test_rotary_takes_views(pairing):
+    """Of any strides and offsets, also such that cannot be seen as complex numbers."""
+    x, at = torch.randn(2, 5, 3, 9), torch.arange(5)
+    for view in (x.transpose(1, 2)[..., :8], x.transpose(1, 2)[..., 1:], x[:1, :, 0, 1:]):
+        y = rotary(view, at[: view.shape[-2]], pairing=pairing)
+        assert torch.equal(y, rotary(view.contiguous(), at[: view.shape[-2]], pairing=pairing))
+
+
+def test_rotary_of_a_compiler_is_the_same():
+    x, at = torch.randn(2, 5, 6), torch.arange(5)
+    with mock.patch("torch.compiler.is_compiling", return_value=True):
+        assert (rotary(x, at) - rotary(x.double(), at)).abs().max() < 1e-6
+    assert (rotary(x, at) - rotary(x.double(), at)).abs().max() < 1e-6
 
 
 def test_rotary_has_the_gradient_of_a_rotation():

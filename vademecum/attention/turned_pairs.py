@@ -61,10 +61,22 @@ def rotary(
     dtype = torch.promote_types(x.dtype, torch.float32)
     cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
     y = x.to(dtype)
+    if pairing == "adjacent" and not torch.compiler.is_compiling():
+        y = torch.view_as_real(_complex(y) * torch.complex(cos, sin)).flatten(-2)
+        return y.to(x.dtype)
     a, b = y.unflatten(-1, (-1, 2)).unbind(-1) if pairing == "adjacent" else y.chunk(2, -1)
     turned = a * cos - b * sin, a * sin + b * cos
     y = torch.stack(turned, -1).flatten(-2) if pairing == "adjacent" else torch.cat(turned, -1)
     return y.to(x.dtype)
+
+
+def _complex(x: Tensor) -> Tensor:
+    """Neighbours as one complex number: one pass in place of seven. Compilers do without."""
+    pairs = x.unflatten(-1, (-1, 2))
+    even = (*pairs.stride()[:-1], pairs.storage_offset())
+    if pairs.stride(-1) != 1 or any(step % 2 for step in even):
+        pairs = pairs.clone(memory_format=torch.contiguous_format)
+    return torch.view_as_complex(pairs)
 
 
 def _check(x: Tensor, positions: Tensor) -> None:
