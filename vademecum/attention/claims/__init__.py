@@ -1,6 +1,7 @@
 """What the course claims of attention and transformers."""
 
 from vademecum.attention.claims import (
+    directions,
     heads,
     images,
     memories,
@@ -8,11 +9,10 @@ from vademecum.attention.claims import (
     positions,
     score_sizes,
     scores,
+    stacks,
 )
 
 __all__ = [
-    "mixing", "scores", "heads", "positions", "memories", "images", "score_sizes",
+    "mixing", "scores", "heads", "positions", "memories", "images", "score_sizes", "directions",
+    "stacks",
 ]  # fmt: skip
-from vademecum.attention.claims import directions, heads, mixing, scores, stacks
-
-__all__ = ["mixing", "scores", "heads", "directions", "stacks"]
