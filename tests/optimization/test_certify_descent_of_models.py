@@ -216,7 +216,7 @@ LOADER = DataLoader(TensorDataset(*regression()), batch_size=4)
         ({**SGD, "method": "svrg", "period": 0}, "period must be >= 1, got 0"),
         ({**SGD, "method": "svrg"}, "steps must be >= 75, got 3"),
         ({**SGD, "method": "averaged_sgd", "mu": None, "G": 0.0}, "G must be > 0, got 0"),
-        ({**LINE, "x0": LOADER, "y": None}, "x0 must hold the inputs themselves and y the targets, got a DataLoader"),
+        ({**LINE, "x0": LOADER, "y": None}, "x0 must hold the inputs themselves and y the targets"),
         ({**LINE, "y": regression()[1][:3]}, "x and y must have equally many examples"),
         ({**LINE, "f": nn.Identity()}, "model must have parameters to move, got none"),
         ({**LINE, "f": nn.Linear(2, 1).bfloat16()}, "model must be in single or double precision"),
