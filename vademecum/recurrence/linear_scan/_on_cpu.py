@@ -55,9 +55,11 @@ def gradients_on_cpu(
     """The derivatives by `b` and by `a`."""
     g = scan_on_cpu(a.conj(), G, None, reset, not reverse, True)
     kind = torch.promote_types(a.dtype, torch.float32)
-    by_a = empty(*a.shape, dtype=kind, device=a.device).zero_()
-    if h.numel():
-        factor_gradient(h.to(kind), g.to(kind), initial, reset, reverse, by_a)
+    by_a = empty(*a.shape, dtype=kind, device=a.device)
+    if not h.numel():
+        by_a.zero_()
+    else:
+        factor_gradient(h, g, initial, reset, reverse, by_a)
     return g, by_a.to(a.dtype)
 
 
@@ -119,21 +121,19 @@ def _states_before(A, B, initial, R, reverse, kind) -> Tensor:
     *batch, parts, steps, D = B.shape
     H = run(A, B, None, R, reverse=reverse, kind=kind)
     exact = torch.promote_types(kind, torch.float64)
+    H = H.to(exact)
     if A.shape[-2] == 1:
-        P = (A.to(exact) ** steps).to(kind).expand(H.shape)
+        P = (A.to(exact) ** steps).expand(H.shape)
     else:
-        nothing, one = torch.zeros((), dtype=kind), torch.ones((), dtype=exact)
-        P = run(A, nothing.expand(B.shape), one.expand(H.shape), R, reverse=reverse, kind=exact).to(
-            kind
-        )
+        nothing, one = torch.zeros_like(H[..., :1, :1]), torch.ones_like(H)
+        P = run(A, nothing.expand(B.shape), one, R, reverse=reverse, kind=exact)
     anew = None if R is None else R.any(-2, keepdim=True).expand(*batch, parts, 1, 1)
-    start = torch.zeros((), dtype=kind) if initial is None else initial.to(kind)
+    start = torch.zeros_like(H[..., 0, :, :]) if initial is None else initial.to(exact)
     state = start.expand(*batch, 1, D)
     before: list[Tensor] = []
     for k in range(parts - 1, -1, -1) if reverse else range(parts):
         before.append(state)
-        through = P[..., k, :, :] * state + H[..., k, :, :]
-        state = (
-            through if anew is None else torch.where(anew[..., k, :, :], H[..., k, :, :], through)
-        )
+        last = H[..., k, :, :]
+        state = P[..., k, :, :] * state + last
+        state = state if anew is None else torch.where(anew[..., k, :, :], last, state)
     return torch.stack(before[::-1] if reverse else before, -3)

@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from vademecum.models import warn_of_slow_path
 from vademecum.recurrence.linear_scan._on_cpu import gradients_on_cpu, scan_on_cpu
+from vademecum.recurrence.linear_scan._on_cuda import gradients_on_cuda, has_triton, scan_on_cuda
 
 __all__ = ["linear_scan"]
 
@@ -43,7 +45,8 @@ def linear_scan(
 def _states(
     a: Tensor, b: Tensor, initial: Tensor | None, reset: Tensor | None, reverse: bool, late: bool
 ) -> Tensor:
-    return scan_on_cpu(a, b, initial, reset, reverse, late)
+    way = scan_on_cuda if _fast_on(b.device) else scan_on_cpu
+    return way(a, b, initial, reset, reverse, late)
 
 
 @_states.register_fake
@@ -75,7 +78,18 @@ def _gradients(
     a: Tensor, h: Tensor, initial: Tensor | None, reset: Tensor | None, G: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor]:
     """The derivatives by `b` and by `a` of a scan that is not late."""
-    return gradients_on_cpu(a, h, initial, reset, G, reverse)
+    way = gradients_on_cuda if _fast_on(G.device) else gradients_on_cpu
+    return way(a, h, initial, reset, G, reverse)
+
+
+def _fast_on(device: torch.device) -> bool:
+    """Whether Triton computes; the CPU has its own way, other devices have that of the CPU."""
+    if device.type == "cuda" and has_triton():
+        return True
+    if device.type != "cpu":
+        reason = "Triton is not installed" if device.type == "cuda" else f"no kernel for {device}"
+        warn_of_slow_path("scan takes one step after another", reason)
+    return False
 
 
 @_gradients.register_fake

@@ -1,4 +1,4 @@
-"""The loop over time on the CPU, in blocks that stay in the cache.
+"""The loop over time, in blocks that stay in the cache.
 
 A block of steps is copied to where its steps lie one after the other; each step is then one
 multiply-add in place, $h_t = b_t + a_t h_{t-1}$, on all sequences at once; and the block is copied
@@ -28,9 +28,9 @@ def run(
     *batch, T, D = b.shape
     width = max(1, b.shape.numel() // T)
     length = min(T, max(4, _BLOCK // width))
-    block = torch.empty(length, *batch, D, dtype=kind)
+    block = torch.empty(length, *batch, D, dtype=kind, device=b.device)
     steps = _Steps(block, a, kind)
-    carry = torch.zeros(*batch, D, dtype=kind)
+    carry = torch.zeros(*batch, D, dtype=kind, device=b.device)
     if state is not None:
         carry.copy_(state.squeeze(-2))
     fresh = state is None  # then the first state is b itself, not 0 a + b
@@ -62,7 +62,7 @@ class _Steps:
         self.rows = block.flatten(1).unbind(0)
         self._constant = a.shape[-2] == 1
         length = 1 if self._constant else len(block)
-        self._factors = torch.empty(length, *block.shape[1:], dtype=kind)
+        self._factors = torch.empty(length, *block.shape[1:], dtype=kind, device=a.device)
         rows = self._factors.flatten(1).unbind(0)
         self.factors = rows * len(block) if self._constant else rows
         if self._constant:
@@ -97,26 +97,35 @@ def _walk(steps, carry, fresh, order, reset, some, start) -> Tensor:
 def factor_gradient(
     h: Tensor, g: Tensor, initial: Tensor | None, reset: Tensor | None, reverse: bool, out: Tensor
 ) -> None:
-    """Add to `out` the sum of conj(h before) g over what `out` is constant in, zero at resets."""
-    T = h.shape[-2]
+    """Write to `out` the sum of conj(h before) g over what `out` is constant in, zero at resets."""
+    *batch, T, D = h.shape
+    length = min(T, max(4, _BLOCK // max(1, h.shape.numel() // T)))
     constant = out.shape[-2] == 1
-    length = max(4, 4 * _BLOCK // max(1, h.shape.numel() // T))
-    edge = T - 1 if reverse else 0
-    if initial is not None:
-        _add_product(initial, g[..., edge : edge + 1, :], reset, edge, out, constant)
-    low, high = (0, T - 1) if reverse else (1, T)
-    for start in range(low, high, length):
-        stop = min(high, start + length)
-        before = h[..., start + 1 : stop + 1, :] if reverse else h[..., start - 1 : stop - 1, :]
-        _add_product(before, g[..., start:stop, :], reset, start, out, constant)
+    factor, product = (h.new_empty(*batch, length, D, dtype=out.dtype) for _ in range(2))
+    total = h.new_zeros(*batch, length, D, dtype=out.dtype) if constant else None
+    for start in range(0, T, length):
+        part = slice(start, min(T, start + length))
+        f, p = (x[..., : part.stop - start, :] for x in (factor, product))
+        _load_before(f, h, initial, part, reverse)
+        if reset is not None:
+            f.masked_fill_(reset[..., part, :], 0)
+        p.copy_(g[..., part, :])
+        if total is None:
+            out[..., part, :] = f.mul_(p).sum_to_size(out[..., part, :].shape)
+        else:
+            total[..., : part.stop - start, :].addcmul_(f, p)
+    if total is not None:
+        out.copy_(total.sum_to_size(out.shape))
 
 
-def _add_product(
-    before: Tensor, g: Tensor, reset: Tensor | None, start: int, out: Tensor, constant: bool
-) -> None:
-    part = slice(start, start + g.shape[-2])
-    product = before.conj() * g
-    if reset is not None:
-        product.masked_fill_(reset[..., part, :], 0)
-    place = out if constant else out[..., part, :]
-    place.add_(product.sum_to_size(place.shape))
+def _load_before(f: Tensor, h: Tensor, initial: Tensor | None, part: slice, reverse: bool) -> None:
+    """The conjugate of the states before these steps."""
+    T, length = h.shape[-2], part.stop - part.start
+    edge = part.stop == T if reverse else part.start == 0
+    inner = slice(0, length - edge) if reverse else slice(int(edge), length)
+    shift = 1 if reverse else -1
+    there = slice(part.start + inner.start + shift, part.start + inner.stop + shift)
+    f[..., inner, :].copy_(h[..., there, :].conj())
+    if edge:
+        first = slice(length - 1, length) if reverse else slice(0, 1)
+        f[..., first, :].copy_(f.new_zeros(()) if initial is None else initial.conj())
