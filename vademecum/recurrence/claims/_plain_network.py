@@ -87,7 +87,7 @@ def weight_gradient(p: Plain, name: str, xs: np.ndarray, targets: np.ndarray) ->
 def state_gradient(p: Plain, q: int, xs: np.ndarray, targets: np.ndarray) -> Tensor:
     """The derivative of half the squared errors in the state after step q, moved and run on."""
 
-    def rest(z: np.ndarray) -> np.ndarray:
+    def rest(z: Any) -> Any:
         own = ((p.read(z) - targets[q - 1]) ** 2).sum() / 2
         return own + p.squares(xs[q:], targets[q:], z)
 

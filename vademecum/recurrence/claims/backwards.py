@@ -102,7 +102,7 @@ def one_step() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     start = np.array([1.0, 0.0])
     weights = np.stack([a, np.zeros(2)], 1)  # so that the sums are a
 
-    def loss(M: np.ndarray) -> np.ndarray:
+    def loss(M: Any) -> Any:
         return np.tanh(M @ start)[1]
 
     slope = complex_step(np.tanh, a, 1).numpy()
