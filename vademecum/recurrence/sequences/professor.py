@@ -140,7 +140,8 @@ class _Judge(nn.Module):
         super().__init__()
         width = whole("width", width, low=1)
         self.rnn = nn.GRU(inputs, width, batch_first=True, bidirectional=True)
-        self.read = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        layers = nn.Linear(2 * width, width), nn.LeakyReLU(0.2), nn.Linear(width, 1)
+        self.read = nn.Sequential(*layers)
 
     def forward(self, states: Tensor, lengths: Tensor) -> Tensor:
         """The logits."""
