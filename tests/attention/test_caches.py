@@ -41,7 +41,7 @@ def test_ragged_prompts_continue_as_each_does_alone(knobs, all_slots):
     layer, prompts = made(**knobs), torch.tensor([4, 1, 2])
     x = torch.randn(3, 9, 16).double()
     cache = layer.cache(3, 9, all_slots=all_slots)
-    padded = torch.where(torch.arange(4)[:, None] < prompts[:, None, None], x[:, :4], 1e3)
+    padded = torch.where(torch.arange(4)[:, None] < prompts[:, None, None], x[:, :4], torch.nan)
     first = layer(padded, causal=True, cache=cache, lengths=prompts)
     for i, length in enumerate(prompts):
         alone = layer(x[i : i + 1, :length], causal=True)
@@ -108,6 +108,17 @@ def test_reordered_rows_go_on_as_their_origins(rows, all_slots):
         length = [4, 2, 3][origin]
         whole = torch.cat([x[origin, :length], new[i]])[None]
         assert torch.allclose(y[i, 0], layer(whole, causal=True)[0, -1], rtol=0, atol=1e-12)
+
+
+def test_positions_may_be_told():
+    layer, x = made(rotary=10.0), torch.randn(2, 5, 16).double()
+    positions = torch.tensor([0, 2, 3, 7, 9])
+    cache = layer.cache(2, 5)
+    parts = zip(x.split((3, 2), 1), positions.split((3, 2)), strict=True)
+    steps = [layer(part, causal=True, cache=cache, positions=at) for part, at in parts]
+    wanted = layer(x, causal=True, positions=positions)
+    assert torch.allclose(torch.cat(steps, 1), wanted, rtol=0, atol=1e-13)
+    assert not torch.allclose(wanted, layer(x, causal=True), rtol=0, atol=1e-3)
 
 
 def test_a_cleared_cache_begins_anew():

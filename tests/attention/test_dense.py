@@ -115,4 +115,4 @@ def test_half_precision_rounds_once():
     q, k, v = (x.bfloat16() for x in drawn(16, 32, 8, 4))
     wide = attention(q.double(), k.double(), v.double()).output
     found = attention(q, k, v).output
-    assert (found.double() - wide).abs().max() <= 2**-8 * wide.abs().max()  # half a unit
+    assert ((found.double() - wide).abs() <= 2**-8 * wide.abs() + 1e-6).all()  # half a unit

@@ -80,6 +80,20 @@ def test_queries_without_keys_give_zeros_and_no_gradient(dtype, kv_heads, T, wei
     assert not grads[-2][1, 0].any()
 
 
+def test_a_mask_and_lengths_both_count():
+    net, lengths = layer(), torch.tensor([5, 2, 6])
+    x, z, mask = (
+        torch.randn(3, 5, 8).double(),
+        torch.randn(3, 6, 8).double(),
+        torch.rand(5, 6) < 0.7,
+    )
+    both = mask & (torch.arange(6) < lengths[:, None])[:, None]
+    for causal in (False, True):
+        found = net(x, z, mask=mask, lengths=lengths, causal=causal)
+        assert torch.equal(found, net(x, z, mask=both, causal=causal))
+    assert not torch.equal(net(x, z, mask=mask), net(x, z, mask=both))
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_transformer_encoder_keeps_the_length_and_ignores_padding(norm_first):
     net = TransformerEncoder(8, 2, depth=2, norm_first=norm_first).double().eval()

@@ -100,6 +100,23 @@ def test_masks_reach_the_attention_they_are_for():
     assert torch.allclose(net(x, memory, source_mask=few), net(x, memory[:, :2]), atol=1e-13)
 
 
+def test_lengths_of_targets_count_without_causality():
+    net = Transformer(16, 4, depth=(1, 1), dropout=0.0).double()
+    x, y, lengths = torch.randn(2, 6, 16).double(), torch.randn(2, 5, 16).double(), [5, 3]
+    found = net(x, y, causal=False, target_lengths=torch.tensor(lengths))
+    for i, length in enumerate(lengths):
+        alone = net(x[i : i + 1], y[i : i + 1, :length], causal=False)[0]
+        assert torch.allclose(found[i, :length], alone, rtol=0, atol=1e-12)
+
+
+def test_rotary_positions_reach_every_block():
+    net = TransformerEncoder(16, 4, depth=2, rotary=100.0, dropout=0.0).double()
+    x = torch.randn(2, 5, 16).double()
+    moved, spread = net(x, positions=torch.arange(5) + 7), net(x, positions=2 * torch.arange(5))
+    assert torch.allclose(net(x), moved, rtol=0, atol=1e-11)
+    assert not torch.allclose(net(x), spread, rtol=0, atol=1e-3)
+
+
 def test_activations_are_those_of_torch():
     x = torch.randn(2, 3, 8).double()
     peers: dict[Any, nn.Module] = {
