@@ -15,8 +15,8 @@ __all__ = ["position_encodings"]
 
 @picture(claims=("attention.sinusoidal_encoding", "attention.encoding_shift_rotation"))
 def position_encodings(
-    n: Annotated[int, Range(4, 128, 2, log=True)] = 32,
-    T: Annotated[int, Range(20, 120, 20)] = 60,
+    n: Annotated[int, Range(4, 64, 2, log=True)] = 32,
+    T: Annotated[int, Range(20, 100, 20)] = 60,
     base: Annotated[float, Range(10.0, 100_000.0, 10, log=True)] = 10_000.0,
     frequencies: Literal["in pairs", "one each", "as printed"] = "in pairs",
 ) -> Figure:
