@@ -225,7 +225,7 @@ def memory_network(
     query $q$, find the best matching cell $i$, combine its content $m_i$ with $q$ into a new query,
     and repeat. Questions that chain $k$ facts need $k$ hops. Here facts say "b is the r of a", in
     any order, for random maps and permutations r, and a question asks for the r of the r ... of a:
-    hard recall, and soft recall with $\beta = 60$, read the $k$ facts one after the other and give
+    hard recall at any $\beta$, and soft recall with $\beta = 60$, read the $k$ facts one after the other and give
     the answer exactly for $k = 1, \dots, 5$, every a and every r, and so for one relation and for
     three. Combining replaces a and keeps r.
 
@@ -245,6 +245,7 @@ def memory_network(
         net, question = told(cells, relations, beta, forgets), torch.stack((a, cells + r), 1)
         for recall, k in product(("hard", "softmax"), range(1, 6)):
             net.recall, net.hops = recall, hops(k)
+            net.beta = beta if recall == "softmax" else 1.0  # which hard recall does not know
             cell, support = a, []
             for _ in range(k):
                 support.append((order == (cell * relations + r)[:, None]).long().argmax(1))
