@@ -93,8 +93,7 @@ def _row(words, i: tl.constexpr, KIND: tl.constexpr, ACC: tl.constexpr):
     """Real and imaginary part of row i."""
     if KIND == 3:
         return _pair(words[2 * i], words[2 * i + 1], KIND, ACC)
-    else:
-        return _pair(words[i], words[i], KIND, ACC)
+    return _pair(words[i], words[i], KIND, ACC)
 
 
 @jit
