@@ -172,7 +172,7 @@ encoder_bottleneck.foil(
     r" \textstyle\prod_t p(y^t \mid z, y^{1:t-1})",
 )
 def image_captioning(
-    feature: Literal["own", "constant"] = "own", steps: int = 400, images: int = 4
+    feature: Literal["own", "constant"] = "own", steps: int = 300, images: int = 4
 ):
     r"""With a convolutional network as encoder the same scheme models captions.
 
@@ -208,7 +208,7 @@ def image_captioning(
     if feature == "constant":
         x = x.mean(0, keepdim=True).expand_as(x)
     pupil = CaptionModel(3, channels=1, features=16, dimension=8, width=24)
-    worst = trained(pupil, x, captions, steps, lr=0.005, enough=0.01)
+    worst = trained(pupil, x, captions, steps, lr=0.008, enough=0.01)
     yield at_most("largest negative log-likelihood after training", worst, 0.01)
     written = pupil.generate(x, 6)
     right = int((nn.functional.pad(written, (0, 9))[:, :4] == captions).all(1).sum())
