@@ -225,9 +225,9 @@ def memory_network(
     query $q$, find the best matching cell $i$, combine its content $m_i$ with $q$ into a new query,
     and repeat. Questions that chain $k$ facts need $k$ hops. Here facts say "b is the r of a", in
     any order, for random maps and permutations r, and a question asks for the r of the r ... of a:
-    hard recall at any $\beta$, and soft recall with $\beta = 60$, read the $k$ facts one after the other and give
-    the answer exactly for $k = 1, \dots, 5$, every a and every r, and so for one relation and for
-    three. Combining replaces a and keeps r.
+    hard recall at any $\beta$, and soft recall with $\beta = 60$, read the $k$ facts one after the
+    other and give the answer exactly for $k = 1, \dots, 5$, every a and every r, and so for one
+    relation and for three. Combining replaces a and keeps r.
 
     Knobs:
         hops: How many hops answer a question of $k$ facts.
