@@ -22,7 +22,7 @@ RESULTS = HERE / "results"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    rooms = [room for room in (*ROOMS, "atlas") if (HERE / f"{room}.py").exists()]
+    rooms = [room for room in (*ROOMS, "atlas") if _modules(room)]
     parser.add_argument("rooms", nargs="*", default=rooms, metavar="ROOM")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--only", default="", help="rows whose name contains this; keeps no file")
@@ -69,7 +69,15 @@ def _table(room: str, device: str, only: str, budget: float) -> list[Result | Sk
 
 
 def _rows(room: str, device: torch.device) -> Iterator[Row | Skipped]:
-    yield from importlib.import_module(f"bench.{room}").rows(device)
+    parts = [importlib.import_module(f"bench.{name}") for name in _modules(room)]
+    yield from in_turn(*(part.rows(device) for part in parts))
+
+
+def _modules(room: str) -> list[str]:
+    """The module with the rows of a room, or those that share them."""
+    if (HERE / f"{room}.py").exists():
+        return [room]
+    return sorted(path.stem for path in HERE.glob(f"{room}_*.py"))
 
 
 def _line(result: Result) -> str:
