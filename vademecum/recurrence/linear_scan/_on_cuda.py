@@ -22,7 +22,7 @@ _BUSY = 132  # programs from which on an H200 has work for all of its processors
 _PROGRAMS = 2048  # programs into which few sequences are split, measured on an H200
 _SHORT = 1024  # steps that are not worth splitting
 _LIMIT = 1 + 2e-6  # what the square of a modulus may reach by rounding
-_TILES = {(True, False): 32, (True, True): 16, (False, False): 16, (False, True): 16}
+_TILES = {(True, False): 16, (True, True): 8, (False, False): 8, (False, True): 8}
 _KINDS = {torch.float64: 1, torch.complex64: 2, torch.complex128: 3}
 
 
