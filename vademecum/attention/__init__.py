@@ -14,6 +14,15 @@ from vademecum.attention.positions import encoding_rotation, sinusoidal_encoding
 from vademecum.attention.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from vademecum.attention.turned_pairs import rotary
 from vademecum.attention.vision import ViT, patchify, unpatchify
+from vademecum.attention.weights_seen import (
+    AttentionEntropy,
+    AttentionMaps,
+    AttentionRank,
+    attention_entropy,
+    attention_maps,
+    attention_rank,
+    draw_attention,
+)
 
 __all__ = [
     # attention
@@ -26,4 +35,7 @@ __all__ = [
     "ViT", "patchify", "unpatchify",
     # external memory
     "MemoryNetwork", "MemoryReading",
+    # where any model looks
+    "AttentionEntropy", "AttentionMaps", "AttentionRank", "attention_entropy", "attention_maps",
+    "attention_rank", "draw_attention",
 ]  # fmt: skip

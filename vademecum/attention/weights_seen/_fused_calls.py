@@ -1,0 +1,42 @@
+"""What torch's fused attention is given, with four axes throughout."""
+
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["four_axes", "of_fused"]
+
+
+def four_axes(t: Tensor, n: int) -> Tensor:
+    """Examples, heads and two axes more: heads alone, or joined with the examples, are split."""
+    if t.ndim == 2:
+        return t[None, None]
+    if t.ndim > 4:
+        return t.flatten(1, -3)
+    if t.ndim == 4:
+        return t
+    if len(t) == n:
+        return t[:, None]
+    return t.unflatten(0, (n, -1)) if len(t) % n == 0 else t[None]
+
+
+def of_fused(
+    n: int,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> dict[str, Any]:
+    """What torch's fused attention is given; its causality begins at the first key."""
+    q, k = four_axes(query, n), four_axes(key, n)
+    masks: tuple[Tensor, ...] = ()
+    if attn_mask is not None:
+        wide = (*query.shape[:-2], *attn_mask.shape[-2:])
+        masks = (four_axes(attn_mask.expand(wide), n),)
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    k = k.expand(len(q), *k.shape[1:])
+    return {"q": q, "k": k, "masks": masks, "scale": factor, "causal": is_causal}
