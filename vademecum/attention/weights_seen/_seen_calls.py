@@ -124,7 +124,7 @@ class Seen:
         """What it takes to compute one row: the scores, what is in passing, masks, queries."""
         _, _, _, S = self.shape
         width = 0 if self.q is None else self.q.shape[3]
-        return (2 * S + 2 * width) * self.dtype.itemsize + 2 * S
+        return (3 * S + 2 * width) * self.dtype.itemsize + 2 * S
 
     def limit(self, memory: int | None) -> int:
         """How many bytes blocks may take, beside the keys of a head in the wider dtype.

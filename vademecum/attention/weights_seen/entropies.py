@@ -74,8 +74,10 @@ def attention_entropy(
         total = torch.zeros(2, n, heads, dtype=torch.float64, device=seen.device)
         for block in seen.blocks(memory):
             rows = seen.rows(block)
-            total[0][block[:2]] -= torch.special.xlogy(rows, rows).sum((2, 3))
             total[1][block[:2]] += (rows.amax(3) > 0).sum(2)
+            logarithms = rows.clamp(min=torch.finfo(rows.dtype).tiny).log_()
+            total[0][block[:2]] -= logarithms.mul_(rows).sum((2, 3))
+            del rows, logarithms  # before the next block
         return (total[0] / total[1].clamp(min=1)).to(seen.dtype)
 
     calls, unseen = catch(model, x, layers, entropies)
