@@ -94,6 +94,14 @@ def test_a_mask_and_lengths_both_count():
     assert not torch.equal(net(x, z, mask=mask), net(x, z, mask=both))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+def test_lengths_may_be_small_integers(dtype):
+    net, x = layer(), torch.randn(2, 300, 8).double()
+    lengths = torch.tensor([50, 120])
+    found = net(x, lengths=lengths.to(dtype))
+    assert torch.equal(found, net(x, lengths=lengths))
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_transformer_encoder_keeps_the_length_and_ignores_padding(norm_first):
     net = TransformerEncoder(8, 2, depth=2, norm_first=norm_first).double().eval()

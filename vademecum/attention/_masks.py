@@ -10,6 +10,8 @@ from torch import Tensor
 
 __all__ = ["admitted", "bottom_right", "insist_on_booleans", "insist_on_lengths"]
 
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 def bottom_right(T: int, S: int, device: torch.device) -> Tensor:
     """The causal mask of T queries over S keys, of which the last ones belong together."""
@@ -25,15 +27,20 @@ def insist_on_booleans(mask: Tensor) -> torch.Size:
 
 
 def insist_on_lengths(lengths: Tensor, n: int, T: int, device: torch.device) -> Tensor:
-    """Lengths of n rows, of at most T each; what they are is looked at on the CPU alone."""
-    whole = isinstance(lengths, Tensor) and not lengths.is_floating_point()
-    if not whole or lengths.dtype == torch.bool or lengths.shape != (n,):
-        given = f"{lengths.dtype} of shape {tuple(lengths.shape)}" if whole else repr(lengths)
+    """Lengths of n rows, of at most T each.
+
+    What they are is looked at on the CPU alone; elsewhere they are cut to 0, ..., T, since to look
+    is to wait for the device.
+    """
+    known = isinstance(lengths, Tensor)
+    if not known or lengths.dtype not in _INTEGERS or lengths.shape != (n,):
+        given = f"{lengths.dtype} of shape {tuple(lengths.shape)}" if known else repr(lengths)
         raise ValueError(f"lengths must be {n} integers, one for each row, got {given}")
+    lengths = lengths.long()  # small integers wrap around where they meet a larger T
     seen = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
     if seen and bool(((lengths < 0) | (lengths > T)).any()):
         raise ValueError(f"lengths must be between 0 and {T}, got {lengths.tolist()}")
-    return lengths.to(device)
+    return lengths.to(device) if seen else lengths.to(device).clamp(0, T)
 
 
 def admitted(
