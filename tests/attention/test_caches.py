@@ -132,6 +132,49 @@ def test_a_cleared_cache_begins_anew():
         cache.reserve(1)
 
 
+@pytest.mark.parametrize("all_slots", [False, True])
+def test_a_cleared_cache_forgets_a_nan(all_slots):
+    layer, x = made(), torch.randn(2, 5, 16).double()
+    cache = layer.cache(2, 6, all_slots=all_slots)
+    layer(torch.full_like(x, torch.nan), causal=True, cache=cache)
+    cache.clear()
+    lengths = torch.tensor([5, 2])
+    found = layer(x, causal=True, cache=cache, lengths=lengths)
+    wanted = layer(x, causal=True)
+    for i, length in enumerate(lengths):
+        assert torch.allclose(found[i, :length], wanted[i, :length], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_caches_are_kept_in_what_autocast_casts_to(dtype):
+    layer, x = made(rotary=10.0, kv_heads=2).to(dtype), torch.randn(2, 5, 16).to(dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        cache = layer.cache(2, 5)
+        steps = [layer(x[:, t : t + 1], causal=True, cache=cache) for t in range(5)]
+        wanted = layer(x, causal=True)
+        assert layer.remember(x).keys.dtype == cache.keys.dtype
+    assert cache.keys.dtype == (dtype if dtype == torch.float64 else torch.bfloat16)
+    tol = 1e-12 if dtype == torch.float64 else 0.05
+    assert torch.allclose(torch.cat(steps, 1), wanted, rtol=0, atol=tol)
+
+
+def test_lengths_are_cut_where_they_are_not_looked_at(monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    layer, x = made(), torch.randn(3, 4, 16).double()
+    cache = layer.cache(3, 6)
+    layer(x, causal=True, cache=cache, lengths=torch.tensor([9, -2, 3]))
+    assert cache.lengths.tolist() == [4, 0, 3]
+
+
+def test_a_full_cache_of_even_rows_is_refused_without_a_look(monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    layer, x = made(), torch.randn(2, 3, 16).double()
+    cache = layer.cache(2, 3)
+    layer(x, causal=True, cache=cache)
+    with pytest.raises(ValueError, match="the cache is full: 4 tokens exceed capacity=3"):
+        layer(x[:, :1], causal=True, cache=cache)
+
+
 def test_a_refused_step_leaves_the_cache_as_it_was():
     layer, x = made(), torch.randn(2, 3, 16).double()
     cache = layer.cache(2, 4)

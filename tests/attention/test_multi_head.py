@@ -126,6 +126,11 @@ def test_weights_from_torch_and_to_torch(knobs, training):
             assert torch.equal(p, theirs.get_parameter(name))
             assert p.data_ptr() != theirs.get_parameter(name).data_ptr()
             assert p.requires_grad
+    theirs.out_proj.requires_grad_(False)
+    frozen = MultiHeadAttention.from_torch(theirs)
+    for module in (frozen, frozen.to_torch()):
+        left = {name for name, p in module.named_parameters() if not p.requires_grad}
+        assert left == {name for name in theirs.state_dict() if "out_proj" in name}
     x, y = torch.randn(3, 5, 16), torch.randn(3, 6, ours.kdim)
     z = torch.randn(3, 6, ours.vdim)
     mask = torch.rand(5, 6) < 0.7

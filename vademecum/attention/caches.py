@@ -31,7 +31,7 @@ class KeysAndValues(NamedTuple):
     """
 
     keys: Float[Tensor, " n kv_heads S d_k"]
-    """The keys, by heads: as many slots as the longest row needs."""
+    """The keys, by heads: at least as many slots as the longest row needs."""
     values: Float[Tensor, " n kv_heads S d_v"]
     """The values in the same slots."""
 
@@ -131,7 +131,11 @@ class KeyValueCache:
         return self.contents()
 
     def contents(self) -> KeysAndValues:
-        """All keys and values, (n, kv_heads, S, d) each: as many slots as the longest row needs."""
+        """All keys and values, (n, kv_heads, S, d) each.
+
+        There are as many slots as the longest row needs, or more where padding came with it, since
+        how long rows are is known to the device alone.
+        """
         S = self.slots(0)
         return KeysAndValues(self.keys[:, :, :S], self.values[:, :, :S])
 
@@ -160,7 +164,7 @@ class KeyValueCache:
     def reserve(self, T: int) -> None:
         """Insist that T further tokens fit into each row.
 
-        A step that was captured as a CUDA graph cannot check this itself.
+        A step that was captured as a CUDA graph, or compiled, cannot check this itself.
 
         Raises:
             ValueError: If they do not.
@@ -190,16 +194,19 @@ class KeyValueCache:
             self.lengths = self.lengths[rows]
 
     def clear(self) -> None:
-        """Forget all tokens, in the same memory."""
-        self.lengths.zero_()
+        """Forget all tokens, in the same memory; no NaN of theirs stays there."""
+        for memory in (self.keys, self.values, self.lengths):
+            memory.zero_()
         self._longest, self._even = 0, not self.all_slots
 
     def _insist_on_room(self, T: int, lengths: Tensor | None) -> None:
         captured = self.lengths.is_cuda and torch.cuda.is_current_stream_capturing()
         known = not self.all_slots and self._longest + T <= self.capacity
-        if known or captured or torch.compiler.is_compiling():
+        even = self._even and lengths is None  # then the longest is known without asking
+        if known or (not even and (captured or torch.compiler.is_compiling())):
             return
-        longest = int((self.lengths + (T if lengths is None else lengths)).max())
+        new = T if lengths is None else lengths
+        longest = self._longest + T if even else int((self.lengths + new).max())
         if longest > self.capacity:
             raise ValueError(f"the cache is full: {longest} tokens exceed capacity={self.capacity}")
 

@@ -12,6 +12,8 @@ definition does, to the same numbers up to rounding. The claims are `multi_head`
 `multi_head_shapes`, `self_attention`, `cross_attention` and `causal_mask`.
 """
 
+from typing import TypeVar
+
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
@@ -26,6 +28,8 @@ from vademecum.attention.dense import Attention, attention
 from vademecum.attention.turned_pairs import rotary
 
 __all__ = ["MultiHeadAttention"]
+
+Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class MultiHeadAttention(HeadProjections):
@@ -155,15 +159,20 @@ class MultiHeadAttention(HeadProjections):
     def cache(self, n: int, capacity: int, *, all_slots: bool = False) -> KeyValueCache:
         """Memory for the keys and values of n rows of up to `capacity` tokens each.
 
+        Its numbers are those of the layer; where `torch.autocast` is on, those that it casts to.
+
         Args:
             n: How many rows there are.
             capacity: How many tokens a row holds at most.
             all_slots: Whether no shape changes as rows grow, as CUDA graphs need it.
         """
         like = self.out_proj.weight
+        kind, dtype = like.device.type, like.dtype
+        if torch.is_autocast_enabled(kind) and dtype != torch.float64:
+            dtype = torch.get_autocast_dtype(kind)
         sizes = {"kv_heads": self.kv_heads, "d_k": self.d_k, "d_v": self.d_v}
         return KeyValueCache(
-            n, capacity, **sizes, all_slots=all_slots, dtype=like.dtype, device=like.device
+            n, capacity, **sizes, all_slots=all_slots, dtype=dtype, device=like.device
         )
 
     @torch.no_grad()
@@ -193,6 +202,8 @@ class MultiHeadAttention(HeadProjections):
         """Queries, and all keys and values of a cache, to which those of x are added."""
         if cache.frozen:
             k, v = cache.contents()
+            if len(k) != len(x):
+                raise ValueError(f"x must have the {len(k)} rows of the cache, got {len(x)}")
             return self._queries(x), k, v
         q, k, v = self._projected(x, None, None)
         q, k = self._turned(q, k, positions)
@@ -204,7 +215,7 @@ class MultiHeadAttention(HeadProjections):
             return q, k
         if positions is None:
             positions = torch.arange(q.shape[2], device=q.device)
-        at = positions if positions.ndim == 1 else positions[:, None]
+        at = positions[:, None] if positions.ndim == 2 else positions
         return rotary(q, at, base=self.rotary), rotary(k, at, base=self.rotary)
 
     def _dense(
@@ -229,7 +240,7 @@ class MultiHeadAttention(HeadProjections):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> "MultiHeadAttention":
-        """The same layer with copies of the same weights, in the same mode.
+        """The same layer with copies of the same weights, in the same mode, frozen where it is.
 
         Args:
             module: A layer of torch, without `add_bias_kv` and `add_zero_attn`.
@@ -241,8 +252,7 @@ class MultiHeadAttention(HeadProjections):
                 module.embed_dim, module.num_heads, kdim=module.kdim, vdim=module.vdim,
                 bias=module.in_proj_bias is not None, dropout=module.dropout,
             )  # fmt: skip
-        made.load_state_dict(_copies(module), assign=True)
-        return made.train(module.training)
+        return _like(module, made)
 
     def to_torch(self) -> nn.MultiheadAttention:
         """The same layer of torch, `batch_first`, with copies of the same weights.
@@ -257,8 +267,7 @@ class MultiHeadAttention(HeadProjections):
                 self.d, self.heads, self.dropout, self.in_proj_bias is not None,
                 kdim=self.kdim, vdim=self.vdim, batch_first=True,
             )  # fmt: skip
-        made.load_state_dict(_copies(self), assign=True)
-        return made.train(self.training)
+        return _like(self, made)
 
     def extra_repr(self) -> str:
         """The sizes, as the constructor takes them."""
@@ -273,5 +282,10 @@ class MultiHeadAttention(HeadProjections):
         return ", ".join([f"{self.d}", f"{self.heads}", *own])
 
 
-def _copies(module: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+def _like(module: nn.Module, made: Layer) -> Layer:
+    """The layer with copies of a module's weights, in its mode, and frozen where it is."""
+    state = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+    made.load_state_dict(state, assign=True)
+    for name, p in module.named_parameters():
+        made.get_parameter(name).requires_grad_(p.requires_grad)
+    return made.train(module.training)
