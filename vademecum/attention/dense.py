@@ -109,7 +109,9 @@ def _insist_on_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
         if (x.dtype, x.device) != (q.dtype, q.device):
             place = f"{q.dtype} on {q.device}"
             raise ValueError(f"{name} must be {place} as q is, got {x.dtype} on {x.device}")
-    if k.shape[-1] != q.shape[-1] or not q.shape[-1]:
+    if not q.shape[-1]:
+        raise ValueError("q must be at least 1 wide, got 0")
+    if k.shape[-1] != q.shape[-1]:
         raise ValueError(f"k must be as wide as q, got {k.shape[-1]} and {q.shape[-1]}")
     if v.shape[-2] != k.shape[-2]:
         raise ValueError(f"v must have a value for each key, got {v.shape[-2]} and {k.shape[-2]}")

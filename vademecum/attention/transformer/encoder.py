@@ -76,7 +76,7 @@ class TransformerEncoder(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
-        hidden = 4 * d if hidden is None else hidden
+        hidden = 4 * whole("d", d, low=1) if hidden is None else hidden
         sizes = Sizes(
             d, heads, kv_heads, hidden, dropout, activation, norm_first, layer_norm_eps, bias,
             rotary,

@@ -60,7 +60,9 @@ class Transformer(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
-        both = (depth, depth) if isinstance(depth, int) else depth
+        both = depth if isinstance(depth, tuple) else (depth, depth)
+        if len(both) != 2:
+            raise ValueError(f"depth must be a number of blocks or a pair of them, got {depth}")
         sizes = {
             "hidden": hidden, "dropout": dropout, "activation": activation,
             "norm_first": norm_first, "layer_norm_eps": layer_norm_eps, "bias": bias,
