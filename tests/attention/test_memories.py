@@ -102,6 +102,21 @@ def test_hard_recall_reads_one_fact_and_is_the_limit_of_sharp_recall(hops):
     assert (net.read(facts, question).state - hard.state).abs().max() < 1e-9
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_hard_recall_does_not_depend_on_the_temperature(masked):
+    """Nor on whether the softmax can tell the leading fact from the others, or is all ones."""
+    torch.manual_seed(3)
+    net = MemoryNetwork(9, hops=2, recall="hard").double()
+    facts, question, *_ = chains(6, 9, 1)
+    mask = torch.rand(6, 9) < 0.7 if masked else None
+    states = []
+    for beta in (1.0, 1e-20, 1e6):
+        net.beta = beta
+        states.append(net.read(facts, question, mask=mask).state)
+    assert torch.equal(states[0], states[1])
+    assert torch.equal(states[0], states[2])
+
+
 def test_hard_recall_has_the_gradient_of_the_softmax():
     torch.manual_seed(2)
     net = MemoryNetwork(5, hops=1, recall="hard").double()

@@ -8,8 +8,9 @@ $$a = \mathrm{softmax}(\beta K u), \qquad u \leftarrow H u + V^\top a, \qquad u_
 
 the same maps at every hop, so that this is a recurrent network whose input is chosen by attention.
 Hard recall reads the best matching fact alone, $a = e_{\arg\max_i (K u)_i}$, the limit of $\beta
-\to \infty$; its gradient is taken to be that of the softmax. Logits are a linear map of the last
-$u$. A question whose answer chains $k$ facts needs $k$ hops. Checked by `attention.memory_network`.
+\to \infty$ if there is one such fact, and else the first of them; its gradient is taken to be that
+of the softmax. Logits are a linear map of the last $u$. A question whose answer chains $k$ facts
+needs $k$ hops. Checked by `attention.memory_network`.
 """
 
 from typing import Literal, NamedTuple
@@ -139,9 +140,7 @@ class MemoryNetwork(nn.Module):
         for _ in range(self.hops):
             found, weights = attention(u[:, None], keys, values, mask=admitted, scale=self.beta)
             if self.recall == "hard":
-                best = torch.zeros_like(weights).scatter(2, weights.argmax(2, keepdim=True), 1)
-                best = best if admitted is None else best * admitted
-                weights = best + (weights - weights.detach())
+                weights = _best(u, keys, admitted) + (weights - weights.detach())
                 found = weights @ values
             u = self.combine(u) + found[:, 0]
             looked.append(weights[:, 0])
@@ -167,8 +166,11 @@ class MemoryNetwork(nn.Module):
             if x.ndim != len(shape) or x.shape[-1] != shape[-1] or not x.numel():
                 form = f"({', '.join(map(str, shape))})"
                 raise ValueError(f"{name} must have the shape {form}, got {tuple(x.shape)}")
-            if x.device.type == "cpu" and (x.amin() < 0 or x.amax() >= self.vocabulary):
-                worst = int(x.amin()) if x.amin() < 0 else int(x.amax())
+            if x.is_meta or torch.compiler.is_compiling():
+                continue
+            low, high = torch.stack(torch.aminmax(x)).tolist()  # waits for a GPU, as lookups crash
+            if low < 0 or high >= self.vocabulary:
+                worst = low if low < 0 else high
                 raise ValueError(f"{name} must be from 0 to {self.vocabulary - 1}, got {worst}")
         if len(facts) != len(question):
             raise ValueError(
@@ -180,3 +182,13 @@ def _encoded(tables: nn.ModuleList, words: Tensor) -> Tensor:
     """The sums of the words' vectors, each of the table of its place."""
     vectors = [table(words[..., place]) for place, table in enumerate(tables)]
     return torch.stack(vectors).sum(0)
+
+
+def _best(u: Tensor, keys: Tensor, admitted: Tensor | None) -> Tensor:
+    """One for the best match that is admitted, if any is; weights would round small leads away."""
+    wide = torch.promote_types(u.dtype, torch.float32)
+    scores = u[:, None].to(wide) @ keys.to(wide).mT
+    if admitted is not None:
+        scores = scores.masked_fill(~admitted, -torch.inf)
+    best = torch.zeros_like(scores).scatter(2, scores.argmax(2, keepdim=True), 1)
+    return (best if admitted is None else best * admitted).to(u.dtype)
