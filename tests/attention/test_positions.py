@@ -110,6 +110,9 @@ BAD = {
     "T": (lambda: sinusoidal_encoding(0, 4), "T must be >= 1, got 0"),
     "odd n": (lambda: sinusoidal_encoding(3, 5), "n must be even, a sine and a cosine for each"),
     "base": (lambda: sinusoidal_encoding(3, 4, base=0.0), "base must be > 0, got 0.0"),
+    "dtype": (lambda: sinusoidal_encoding(3, 4, dtype=torch.int64), "dtype must be a floating-point"
+              " one, got torch.int64"),
+    "dtype of a shift": (lambda: encoding_rotation(1, 4, dtype=torch.cfloat), "got torch.complex"),
     "nan": (lambda: encoding_rotation(math.nan, 4), "delta must be >= -inf, got nan"),
     "odd n of a shift": (lambda: encoding_rotation(1, 3), "n must be even"),
     "odd features": (lambda: rotary(X[..., :5], AT), "the last axis of x must be even"),

@@ -44,7 +44,7 @@ def sinusoidal_encoding(
         device: Where the result lies.
 
     Raises:
-        ValueError: If `n` is odd, or a number is out of range.
+        ValueError: If `n` is odd, a number is out of range, or the dtype is not floating point.
 
     References:
         Vaswani et al., Attention is all you need, NeurIPS, 2017.
@@ -57,7 +57,7 @@ def sinusoidal_encoding(
     t = torch.arange(whole("T", T, low=1), dtype=torch.float64, device=device)
     angles = t[:, None] * frequencies("n", n, base, device)
     pairs = torch.stack((angles.sin(), angles.cos()), -1)
-    return pairs.flatten(1).to(torch.get_default_dtype() if dtype is None else dtype)
+    return pairs.flatten(1).to(_floating(dtype))
 
 
 def encoding_rotation(
@@ -80,7 +80,7 @@ def encoding_rotation(
         device: Where the result lies.
 
     Raises:
-        ValueError: If `n` is odd, or a number is out of range.
+        ValueError: If `n` is odd, a number is out of range, or the dtype is not floating point.
 
     Example:
         >>> p = sinusoidal_encoding(6, 8, dtype=torch.float64)
@@ -90,7 +90,7 @@ def encoding_rotation(
     angles = number("delta", delta) * frequencies("n", n, base, device)
     sin, cos = angles.sin(), angles.cos()
     blocks = torch.stack((cos, sin, -sin, cos), -1).unflatten(-1, (2, 2))
-    return torch.block_diag(*blocks).to(torch.get_default_dtype() if dtype is None else dtype)
+    return torch.block_diag(*blocks).to(_floating(dtype))
 
 
 def frequencies(
@@ -101,3 +101,9 @@ def frequencies(
         raise ValueError(f"{name} must be even, a sine and a cosine for each frequency, got {n}")
     exponents = torch.arange(0, n, 2, dtype=torch.float64, device=device) / n
     return number("base", base, above=0) ** -exponents
+
+
+def _floating(dtype: torch.dtype | None) -> torch.dtype:
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"dtype must be a floating-point one, got {dtype}")
+    return dtype or torch.get_default_dtype()
