@@ -160,6 +160,18 @@ def test_vit_sizes_are_those_of_each_image():
     assert bag.grid == (4, 4)
 
 
+def test_resizing_keeps_what_need_not_change():
+    """The parameter where the grid stays, so that optimizers still have it; frozen stays frozen."""
+    net = small()
+    before = net.pos_embed
+    net.resize((12, 8))
+    assert net.pos_embed is before
+    assert net.pos_embed is not None
+    net.pos_embed.requires_grad_(False)
+    net.resize((8, 8))
+    assert not net.pos_embed.requires_grad
+
+
 @pytest.mark.parametrize("pooling", ["class", "mean"])
 @pytest.mark.parametrize("positions", [False, True])
 def test_vit_without_positions_sees_a_bag_of_patches(pooling, positions):

@@ -137,13 +137,14 @@ class ViT(nn.Module):
     def resize(self, size: Size) -> None:
         """Let images of another size be the ones that positions are learned for, from now on.
 
-        Logits stay what they were for images of that size.
+        Logits stay what they were for images of that size. Where the grid of patches changes,
+        positions are a new parameter: optimizers are made afterwards.
 
         Args:
             size: The height and width of the images; one number for squares.
         """
         shape = grid("size", pair("size", size), self.patch)
-        if self.pos_embed is not None:
+        if self.pos_embed is not None and shape != self.grid:
             self.pos_embed = nn.Parameter(self._positions(shape), self.pos_embed.requires_grad)
         self.grid = shape
 
