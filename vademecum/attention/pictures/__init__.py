@@ -1,5 +1,6 @@
-"""Pictures of this room: encodings of positions."""
+"""Pictures of this room: encodings of positions, attention maps of a model that learns."""
 
 from vademecum.attention.pictures.encodings import position_encodings
+from vademecum.attention.pictures.looks import learned_looks
 
-__all__ = ["position_encodings"]
+__all__ = ["learned_looks", "position_encodings"]
