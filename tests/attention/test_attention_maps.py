@@ -1,6 +1,7 @@
 """Maps of any module against weights that are computed densely, by itself or by hand."""
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -92,7 +93,8 @@ def test_attention_maps_of_a_softmax_by_hand(way):
 @pytest.mark.parametrize("kind", ["plain", "causal", "boolean", "rows", "additive", "grouped"])
 def test_attention_maps_of_fused_calls(kind, memory):
     q, k = torch.randn(N, 4, T, 6), torch.randn(N, 4, 7, 6)
-    mask, how = None, {}
+    mask: Any = None
+    how: Any = {}
     if kind == "causal":
         how, mask = {"is_causal": True}, torch.ones(T, 7).tril().bool()
     elif kind == "boolean":
