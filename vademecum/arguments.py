@@ -25,6 +25,8 @@ def floats(
     x = _tensor(name, x, ndim=ndim, width=width, empty=empty)
     if not (x.is_floating_point() or x.is_complex()):
         raise ValueError(f"{name} must be floating point, got {x.dtype}")
+    if x.device.type == "meta":
+        raise ValueError(f"{name} must hold numbers, got a tensor on the device meta")
     if not _is_finite(x):
         place = tuple(int(i) for i in (~torch.isfinite(x)).nonzero()[0])
         raise ValueError(f"{name} must be finite, got {x[place].item()} at {place}")

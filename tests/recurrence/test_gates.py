@@ -226,6 +226,36 @@ def test_gates_keep_the_laws_of_instruments(kind):
     assert "permutation" in held
 
 
+@pytest.mark.parametrize("model", [nn.GRUCell(3, 4), ElmanRNN(3, 4), CourseGRU(3, 4)])
+def test_models_that_move_while_their_weights_are_computed(model):
+    name = "weight_ih" if isinstance(model, nn.GRUCell) else "V"
+    spectral_norm(model.train(), name)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    gates(model, torch.randn(2, 5, 3))
+    assert all(v.equal(before[k]) for k, v in model.state_dict().items())
+    assert model.training
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_nothing_lies_beyond_the_end_of_a_sequence_that_would_overflow(fused):
+    weights = {"weight_ih": torch.ones(1, 1), "weight_hh": torch.full((1, 1), 1e20)}
+    x, zero = torch.ones(6, 2, 1), torch.zeros(2, 1)
+    found = run_direction(
+        "RNN_RELU", weights, x, zero, zero, lengths=torch.tensor([1, 6]), fused=fused
+    )
+    assert found.trace.h[:, 0, 0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_autocast_does_not_act_on_gates(kind):
+    model, x = made(kind, 2, both=True), torch.randn(6, 5, 3).double()
+    wanted = gates(model, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert gates(model, x).output.equal(wanted.output)
+        with pytest.raises(ValueError, match=r"x must be torch\.float64, as the model"):
+            gates(model, x.bfloat16())
+
+
 def test_random_numbers_stay_where_they_are():
     state = torch.get_rng_state()
     gates(

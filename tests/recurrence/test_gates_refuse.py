@@ -14,7 +14,33 @@ NAN = X.clone()
 NAN[1, 1, 1] = torch.nan
 LSTM: Any = nn.LSTM(3, 4)
 GRU = nn.GRU(3, 4, batch_first=True)
+META: Any = nn.LSTM(3, 4, device="meta")
+
+
+class Doubled(nn.LSTM):
+    """A layer with a forward of its own."""
+
+    def forward(self, input, hx=None):
+        y, state = super().forward(input, hx)
+        return 2 * y, state
+
+
+class Own(nn.RNNCellBase):
+    """A cell that torch does not know."""
+
+    def __init__(self):
+        super().__init__(3, 4, bias=True, num_chunks=3)
+
+
 BAD: list[tuple[Any, str]] = [
+    (lambda: gates(Doubled(3, 4), X), "torch's layers .*, got Doubled with a forward of its own"),
+    (lambda: gates(Own(), X), "got Own with a forward of its own"),
+    (lambda: gates(META, X.to("meta")), "x must hold numbers, got a tensor on the device meta"),
+    (lambda: gates(LSTM, X.to("meta")), "x must hold numbers, got a tensor on the device meta"),
+    (lambda: gates(META, pack_sequence([X[0].to("meta")])), "x.data must hold numbers"),
+    (lambda: gates(META, X), "x must be on meta, as the model, got cpu"),
+    (lambda: gates(LSTM, X, (H.to("meta"), H)), r"state\[0\] must hold numbers"),
+    (lambda: gates(LSTM, X, (H,)), r"state must be the pair \(h, c\), got 1 tensors"),
     (lambda: gates(nn.Linear(3, 4), X), "model must be a recurrent layer or cell .* got Linear"),
     (lambda: gates(nn.Sequential(LSTM), X), "got Sequential; hand in the layer itself"),
     (lambda: gates(LSTM.forward, X), "model must be an nn.Module"),

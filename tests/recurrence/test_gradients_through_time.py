@@ -31,11 +31,21 @@ class Steps(nn.Module):
         self.step, self.w = step, nn.Parameter(torch.ones(()))
 
 
+class Doubled(nn.GRU):
+    """A layer with a forward of its own."""
+
+    def forward(self, input, hx=None):
+        y, state = super().forward(input, hx)
+        return 2 * y, state
+
+
 X = torch.zeros(N, T, D)
 RNN = nn.RNN(D, M, batch_first=True)
 BAD: dict[str, Any] = {
     "no module": (lambda x, s: x, X, r"model must be an nn.Module, got function"),
     "not recurrent": (nn.Linear(D, M), X, r"model must be a recurrent layer .* got Linear"),
+    "another forward": (Doubled(D, M), X, r"got Doubled with a forward of its own"),
+    "no numbers": (nn.RNN(D, M, device="meta"), X.to("meta"), r"x must hold numbers, got"),
     "no tensor": (RNN, [1.0], r"x must be a tensor of shape \(n, T, d\), got list"),
     "packed": (
         RNN,
@@ -184,6 +194,7 @@ def test_on_the_gpu():
         model.cuda()
         there = jacobian_profile(model, x.cuda())
         assert torch.allclose(there.log_norms.cpu(), here.log_norms, atol=1e-9)
+        assert there.log_bounds is None or there.log_bounds.is_cuda
         for name, g in bptt(model, x.cuda(), None, loss=loss).gradients.items():
             assert torch.allclose(g.cpu(), gradients[name], atol=1e-10)
         assert torch.backends.cudnn.enabled

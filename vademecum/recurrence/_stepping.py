@@ -22,7 +22,12 @@ from torch import Tensor, nn
 
 from vademecum.arguments import floats
 from vademecum.models import described, map_tensors, named_tensors
-from vademecum.recurrence._torch_cells import cell_step, layer_step, torch_start
+from vademecum.recurrence._torch_cells import (
+    cell_step,
+    insist_on_torchs_own,
+    layer_step,
+    torch_start,
+)
 
 __all__ = ["Chain", "Network", "State", "is_smooth", "network_of", "new_leaves", "smooth_leaves"]
 
@@ -70,6 +75,8 @@ def network_of(model: nn.Module, x: Any) -> Network:
     Raises:
         ValueError: If it is none, or the inputs do not fit it.
     """
+    if isinstance(model, (nn.RNNBase, *_CELLS)):
+        insist_on_torchs_own(model)
     if isinstance(model, nn.RNNBase):
         return _torch_layers(model, x)
     if isinstance(model, _CELLS):

@@ -19,10 +19,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["Cells", "cell_step", "layer_step", "torch_start"]
+__all__ = [
+    "NAMES", "Cells", "cell_step", "insist_on_torchs_own", "kind_of", "layer_step", "torch_start",
+]  # fmt: skip
 
 Cells = dict[str, Tensor]
 """The states of torch's layers by name: h_l0, for an LSTM also c_l0, and so on."""
+NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+"""The weights of inputs and of states, their constants, and a projection."""
+_OWN = (nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell)
+
+
+def insist_on_torchs_own(model: nn.Module) -> None:
+    """Refuse a layer or cell that does not run by the equations above."""
+    if not any(isinstance(model, own) and type(model).forward is own.forward for own in _OWN):
+        raise ValueError(
+            "model must run as torch's layers and cells do, got"
+            f" {type(model).__name__} with a forward of its own"
+        )
 
 
 def cell_step(cell: nn.RNNCellBase, x: Tensor, state: Cells) -> tuple[Tensor, Cells]:
@@ -40,7 +54,7 @@ def layer_step(
     """A step of the layers at these places ("l0", "l1_reverse"), each above the one before."""
     after: Cells = {}
     for place in places:
-        weights = [getattr(model, f"{name}_{place}", None) for name in _NAMES]
+        weights = [getattr(model, f"{name}_{place}", None) for name in NAMES]
         W_x, W_h, b_x, b_h, P = weights
         assert isinstance(W_x, Tensor)
         assert isinstance(W_h, Tensor)
@@ -74,7 +88,6 @@ def kind_of(model: Any) -> str:
     return "LSTM" if isinstance(model, nn.LSTMCell) else "GRU"
 
 
-_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _UNITS: dict[str, Callable[[Tensor], Tensor]] = {"RNN_TANH": torch.tanh, "RNN_RELU": torch.relu}
 
 

@@ -74,7 +74,7 @@ def run_direction(
         last = Ran(trace, trace.h[ends], cells[ends])
         valid = torch.arange(len(x), device=x.device)[:, None, None] <= ends[0][:, None]
         for field in trace:
-            field.mul_(valid)
+            field.masked_fill_(~valid, 0)  # whatever is there, infinite numbers too
     if turned is None:
         return last
     return last._replace(trace=type(trace)(*map(turned, trace)))

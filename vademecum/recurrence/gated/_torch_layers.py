@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.models import evaluation
+from vademecum.recurrence._torch_cells import NAMES
 
 __all__ = ["Weights", "simple_weights", "torch_layer", "weights_of"]
 
 Weights = dict[str, Tensor]
-_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _KINDS: dict[str, tuple[Any, int, dict[str, Any]]] = {
     "RNN_TANH": (nn.RNN, 1, {"nonlinearity": "tanh"}),
     "RNN_RELU": (nn.RNN, 1, {"nonlinearity": "relu"}),
@@ -26,7 +26,7 @@ _KINDS: dict[str, tuple[Any, int, dict[str, Any]]] = {
 def weights_of(model: nn.Module, ends: list[str]) -> list[Weights]:
     """Those of a layer or cell whose names end so; where it computes them, nothing moves."""
     with evaluation(model):
-        found = [{name: getattr(model, name + end, None) for name in _NAMES} for end in ends]
+        found = [{name: getattr(model, name + end, None) for name in NAMES} for end in ends]
     return [{k: w.detach() for k, w in each.items() if w is not None} for each in found]
 
 
@@ -36,18 +36,17 @@ def simple_weights(layer: Any, kind: type[nn.RNNBase], cell: type[nn.RNNCellBase
     Raises:
         ValueError: If it is neither.
     """
-    if isinstance(layer, cell):
-        return weights_of(layer, [""])[0]
-    if not isinstance(layer, kind):
+    if not isinstance(layer, kind | cell):
         names = f"nn.{kind.__name__} or an nn.{cell.__name__}"
         raise ValueError(f"layer must be an {names}, got {type(layer).__name__}")
-    if layer.num_layers > 1 or layer.bidirectional or layer.proj_size:
+    single = isinstance(layer, cell)
+    if not single and (layer.num_layers > 1 or layer.bidirectional or layer.proj_size):
         raise ValueError(
             "layer must have one layer, one direction and no projection, got"
             f" num_layers={layer.num_layers}, bidirectional={layer.bidirectional},"
             f" proj_size={layer.proj_size}"
         )
-    return weights_of(layer, ["_l0"])[0]
+    return weights_of(layer, ["" if single else "_l0"])[0]
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ c^t = f \odot c^{t-1} + i \odot g, \quad h^t = o \odot \tanh c^t,$$
 
 and torch gives $h^t$ for all steps of the last layer, and $c^t$ for the last step. Here each layer
 and direction is run by itself, and what it computes is kept. The model itself does not run: it is
-left alone, and nothing is differentiated.
+left alone, and nothing is differentiated. What dropout would do in training is left out.
 
 Exact up to rounding. The claims `recurrence.lstm`, `recurrence.gru`, `recurrence.stacked` and
 `recurrence.bidirectional` compare with plain Python.
@@ -20,8 +20,9 @@ from jaxtyping import Int64
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from vademecum.models import map_tensors, named_tensors, refuse_nan, unwrapped
+from vademecum.models import evaluation, map_tensors, named_tensors, refuse_nan, unwrapped
 from vademecum.recurrence._sequences import insist_on_kind, insist_on_sequence
+from vademecum.recurrence._torch_cells import insist_on_torchs_own, kind_of
 from vademecum.recurrence.elman import ElmanRNN, RNNTrace
 from vademecum.recurrence.gated._directions import Ran, run_direction
 from vademecum.recurrence.gated._torch_layers import Weights, weights_of
@@ -60,6 +61,8 @@ class GateTrace(NamedTuple):
 def gates(model: nn.Module, x: Any, state: Any = None) -> GateTrace:
     r"""Every gate, candidate and cell of a recurrent network over time.
 
+    The model is taken in evaluation mode and in its own precision, under autocast too.
+
     Args:
         model: An `nn.RNN`, `nn.LSTM` or `nn.GRU` of any number of layers and directions, with or
             without projection; a cell of torch; `ElmanRNN`, `CourseLSTM` or `CourseGRU`.
@@ -85,12 +88,24 @@ def gates(model: nn.Module, x: Any, state: Any = None) -> GateTrace:
         ([0.5, 0.5, 0.5, 0.5], 0.0)
     """
     model = unwrapped(model)
+    for name, given in (*named_tensors(x), *named_tensors(state, "state")):
+        if given.is_meta:
+            raise ValueError(f"{name} must hold numbers, got a tensor on the device meta")
     refuse_nan(x)
     for name, given in named_tensors(state, "state"):
         if given.isnan().any():
             raise ValueError(f"{name} must not hold NaN")
+    kind = next((given.device.type for _, given in named_tensors(x)), "cpu")
+    with torch.autocast(kind, enabled=False):
+        return _traced(model, x, state)
+
+
+def _traced(model: nn.Module, x: Any, state: Any) -> GateTrace:
     if isinstance(model, _OURS):
-        return _ours(model, x, state)
+        with evaluation(model):
+            return _ours(model, x, state)
+    if isinstance(model, nn.RNNBase | nn.RNNCellBase):
+        insist_on_torchs_own(model)
     if isinstance(model, nn.RNNCellBase):
         return _of_cell(model, x, state)
     if not isinstance(model, nn.RNNBase):
@@ -161,12 +176,9 @@ def _packed_like(packed: PackedSequence, y: Tensor, lengths: Any) -> PackedSeque
 def _of_cell(cell: nn.RNNCellBase, x: Any, state: Any) -> GateTrace:
     """The gates of a cell that reads sequences (n, T, d)."""
     weights = weights_of(cell, [""])
-    insist_on_sequence(x, cell.input_size, cell.weight_ih)
-    mode = "LSTM" if isinstance(cell, nn.LSTMCell) else "GRU"
-    if isinstance(cell, nn.RNNCell):
-        mode = f"RNN_{cell.nonlinearity.upper()}"
+    insist_on_sequence(x, cell.input_size, weights[0]["weight_ih"])
     state = map_tensors(state, lambda t: t.unsqueeze(0))
-    found = _of_layers(mode, weights, x, state, batch_first=True)
+    found = _of_layers(kind_of(cell), weights, x, state, batch_first=True)
     return found._replace(state=map_tensors(found.state, lambda t: t.squeeze(0)))
 
 
@@ -201,6 +213,8 @@ def _start(mode: str, weights: list[Weights], state: Any, n: int) -> tuple[Tenso
     if (mode == "LSTM") != isinstance(state, tuple | list):
         wanted = "the pair (h, c)" if mode == "LSTM" else "a tensor"
         raise ValueError(f"state must be {wanted}, got {type(state).__name__}")
+    if mode == "LSTM" and len(state) != 2:
+        raise ValueError(f"state must be the pair (h, c), got {len(state)} tensors")
     given = state if mode == "LSTM" else (state, W.new_zeros(shapes[1]))
     for name, tensor, shape in zip("hc", given, shapes, strict=True):
         if not isinstance(tensor, Tensor) or tensor.shape != shape:
