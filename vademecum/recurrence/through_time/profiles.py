@@ -155,7 +155,7 @@ def _chain(model: nn.Module, run: Run, memory: int | None, tick: Callable[[int],
     """The logarithms of a chain by the places of its inputs."""
     norms, N = _log_norms(run, memory, tick), norm_matrix(model, run.chain)
     T = norms.shape[1]
-    bounds = None if N is None else log_powers(N, T).flip(0)
+    bounds = None if N is None else log_powers(N, T).flip(0).to(norms.device)
     rate = norms[:, 0] / (T - 1)
     name = " ".join(run.chain.places) or "state"
     if run.chain.reverse:
