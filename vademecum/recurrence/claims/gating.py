@@ -116,7 +116,8 @@ def gated_parameter_count(
     variant has a further $h \times h$ matrix $U$ and, like the GRU, an output matrix $W$, six and
     four matrices in all.
 
-    Checked for all $n, h \le 6$ by counting the entries of torch's layers and of the library's.
+    Checked for all $n, h \le 6$ by counting the entries of torch's layers and of the library's;
+    numbers of entries are polynomials of degree at most 2 in $n$ and $h$, which these determine.
 
     Knobs:
         gates_of_gru: How many gates a GRU is said to have beside its candidate.

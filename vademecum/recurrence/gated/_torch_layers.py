@@ -39,14 +39,14 @@ def simple_weights(layer: Any, kind: type[nn.RNNBase], cell: type[nn.RNNCellBase
     if not isinstance(layer, kind | cell):
         names = f"nn.{kind.__name__} or an nn.{cell.__name__}"
         raise ValueError(f"layer must be an {names}, got {type(layer).__name__}")
-    single = isinstance(layer, cell)
-    if not single and (layer.num_layers > 1 or layer.bidirectional or layer.proj_size):
+    many = isinstance(layer, nn.RNNBase)
+    if many and (layer.num_layers > 1 or layer.bidirectional or layer.proj_size):
         raise ValueError(
             "layer must have one layer, one direction and no projection, got"
             f" num_layers={layer.num_layers}, bidirectional={layer.bidirectional},"
             f" proj_size={layer.proj_size}"
         )
-    return weights_of(layer, ["" if single else "_l0"])[0]
+    return weights_of(layer, ["_l0" if many else ""])[0]
 
 
 @torch.no_grad()
