@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any, Literal
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from vademecum.claims import Evidence, at_least, claim, equals, in_mean
-from vademecum.recurrence import FeedbackRNN, sequence_log_prob
+from vademecum.recurrence import FeedbackRNN, LinearRecurrence, sequence_log_prob
 from vademecum.recurrence.claims._strings import all_strings, scattered
 
 
@@ -188,6 +189,9 @@ teacher_forcing.foil("the output to be predicted is fed in", fed="leak")
 )
 def exposure_bias(
     error: Callable[[float, int], float] = lambda epsilon, h: 1 - (1 - epsilon) ** h,
+    growth: Callable[[Fraction, Fraction, int], Fraction] = lambda a, delta, h: abs(
+        (a + delta) ** h - a**h
+    ),
     horizon: int = 10,
 ):
     r"""What a model has not seen in training costs more with every step of free running.
@@ -196,15 +200,19 @@ def exposure_bias(
     conditions on its own outputs, and errors can accumulate. If a mistake of probability
     $\varepsilon$ a step leads to states never seen in training, from which every output is wrong,
     the error rate is $\varepsilon$ at every step with true prefixes, but $1 - (1 - \varepsilon)^h$
-    at step $h$ of free running.
+    at step $h$ of free running. A linear model $x^{t+1} = (a + \delta) x^t$ of $x^{t+1} = a x^t$ is
+    off by $|\delta x|$ a step from the truth, and by $|(a + \delta)^h - a^h| |x|$ after $h$ steps.
 
-    *Proof.* Step $h$ is right if and only if no mistake was made up to $h$.
+    *Proof.* Step $h$ is right if and only if no mistake was made up to $h$; the linear models have
+    the states $a^h x$ and $(a + \delta)^h x$.
 
     A network is set by hand that repeats the symbol before, but for mistakes, and stays wrong;
-    all $2^{10}$ strings are enumerated, and 4000 are drawn.
+    all $2^{10}$ strings are enumerated, and 4000 are drawn. Linear models run with $a$ below 0,
+    below, at and above 1, against exact fractions.
 
     Knobs:
         error: The error rate at step $h$ in free running.
+        growth: The error of the linear model after $h$ steps, for $|x| = 1$.
         horizon: The last step.
     """
     for epsilon in (0.05, 0.2):
@@ -225,6 +233,28 @@ def exposure_bias(
         yield equals("error in free running at all steps", free, wanted, tol=1e-12)
         share = drawn[:, -1].double()
         yield in_mean("error of strings that were drawn", share, float(wanted[-1]), h=horizon)
+    yield from linear_models(growth, horizon)
+
+
+def linear_models(
+    growth: Callable[[Fraction, Fraction, int], Fraction], horizon: int
+) -> Iterator[Evidence]:
+    """Errors of a step from the truth, and of steps that go on from what the model said itself."""
+    for a, delta in ((0.5, 0.25), (1.0, -0.125), (1.25, 0.125), (-0.75, 0.25)):
+        one, x = torch.ones(1, 1), torch.tensor([[3.0]])
+        nothing = torch.zeros(1, horizon, 1)
+        with torch.no_grad():
+            truth = LinearRecurrence(a * one, one, one)(nothing, x).output[:, :, 0]
+            model = LinearRecurrence((a + delta) * one, one, one)
+            before = torch.cat((x, truth[:, :-1]), 1)
+            forced = model.step(torch.zeros(horizon, 1), before.T).output[:, 0]
+            free = model(nothing, x).output[0, :, 0]
+        powers = torch.tensor([float(Fraction(a) ** t) for t in range(horizon)])
+        yield equals("error of the linear model a step from the truth", (forced - truth[0]).abs(),
+                     abs(delta) * 3 * powers.abs(), tol=1e-12, a=a)  # fmt: skip
+        exact = [3 * growth(Fraction(a), Fraction(delta), h + 1) for h in range(horizon)]
+        yield equals("error of the linear model in free running", (free - truth[0]).abs(),
+                     torch.tensor([float(e) for e in exact]), tol=1e-12, a=a)  # fmt: skip
 
 
 def copying_with_mistakes(epsilon: float) -> FeedbackRNN:
@@ -246,3 +276,11 @@ exposure_bias.foil(
     refuted_by="error in free running",
 )  # fmt: skip
 exposure_bias.foil("errors that add up", error=lambda epsilon, h: epsilon * h)
+exposure_bias.foil(
+    "the first order of the linear model's error", growth=lambda a, d, h: abs(h * a ** (h - 1) * d),
+    refuted_by="error of the linear model in free running",
+)  # fmt: skip
+exposure_bias.foil(
+    "a step of the linear model as good as many", growth=lambda a, d, h: abs(d * a ** (h - 1)),
+    refuted_by="error of the linear model in free running",
+)  # fmt: skip

@@ -44,9 +44,15 @@ def joined(model: FeedbackRNN, x: Tensor, y: Tensor, truth: Tensor) -> SequenceR
 
 
 def one_coin_per_step(model: FeedbackRNN, x: Tensor, y: Tensor, p: float) -> SequenceRun:
-    """The coins of the first sequence are used for all: tokens and states are as they come."""
-    run = sampled(model, x, y, p)
-    return run._replace(given=run.given[:1].expand_as(run.given))
+    """The truth is fed to all sequences at a step, or to none."""
+    step, tokens, state = model.decoding(x)
+    coins, outputs = torch.rand(y.shape[1]) < p, []
+    for t, truth in enumerate(coins):
+        log_probs, state = step(tokens, state)
+        tokens = y[:, t] if truth else log_probs.exp().multinomial(1)[:, 0]
+        outputs.append(tokens)
+    run = model.run(x, torch.stack(outputs, 1))
+    return run._replace(given=coins.expand_as(run.given))
 
 
 @claim(
@@ -59,7 +65,7 @@ def scheduled_sampling(mixing: Mixing = sampled, n: int = 1000, T: int = 24):
 
     With probability $p$ the true output is fed back, otherwise the model's own (Bengio et al.
     2015), for each step of each sequence anew. $p = 1$ is teacher forcing and $p = 0$ free running;
-    $p$ is lowered during training.
+    $p$ is lowered during training (quoted).
 
     With $p = 1$ states and logits are those of teacher forcing, with $p = 0$ those of free running
     with the same random numbers, bit by bit. In between the truths that were fed back pass exact
