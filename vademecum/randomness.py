@@ -111,7 +111,9 @@ def categorical(logits: Tensor, uniform: Tensor) -> Tensor:
     """
     wide = torch.promote_types(logits.dtype, uniform.dtype)
     scale = logits.to(wide).softmax(1).cumsum(1)
-    goal = uniform.to(wide)[:, None] * scale[:, -1:]
+    total = scale[:, -1:]
+    below = torch.nextafter(total, torch.zeros_like(total))  # the product may round up to the total
+    goal = torch.minimum(uniform.to(wide)[:, None] * total, below)
     return torch.searchsorted(scale, goal, right=True)[:, 0].clamp(max=scale.shape[1] - 1)
 
 

@@ -14,9 +14,11 @@ from vademecum.recurrence import (
     FeedbackRNN,
     ProfessorForcing,
     Seq2Seq,
+    beam_search,
     scheduled_sampling,
     sequence_log_prob,
 )
+from vademecum.recurrence.sequences._decoder import Decoder
 
 T = 4
 
@@ -196,6 +198,43 @@ MISTAKES = [
 def test_bad_input_is_refused_by_name(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_asking_beyond_the_inputs_is_refused():
+    step, start, state = fed().decoding(X)
+    with pytest.raises(ValueError, match="max_length must be <= 5, the steps of x, got 6"):
+        beam_search(step, start, state=state, beam=2, max_length=6)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0])
+def test_an_encoder_is_run_once(p):
+    """Or the running means of a batch normalisation would move twice, and dropout be two draws."""
+    encoder = nn.Sequential(nn.BatchNorm2d(3, momentum=None), nn.Flatten(2), nn.Dropout())
+    model = CaptionModel(4, encoder=encoder, features=3, dimension=3, width=5)
+    x, y = torch.randn(2, 3, 4, 4), torch.randint(1, 4, (2, 3))
+    norm: Any = encoder[0]
+    for i, use in enumerate((
+        lambda: scheduled_sampling(model, x, y, p),
+        lambda: model.generate(x, 3),
+        lambda: model.generate(x, 3, by="sample"),
+        lambda: sequence_log_prob(model, x, y),
+    )):  # fmt: skip
+        use()
+        assert int(norm.num_batches_tracked) == i + 1
+
+
+def test_a_given_encoder_draws_nothing():
+    torch.manual_seed(3)
+    small = CaptionModel(4, encoder=nn.Flatten(), features=5, dimension=3, width=5)
+    torch.manual_seed(3)
+    assert torch.equal(small.first.weight, _first_of(small))
+
+
+def _first_of(model):
+    again = Decoder(4, dimension=3, width=5, layers=1, cell="gru")
+    assert torch.equal(again.logits.weight, model.decoder.logits.weight)
+    return nn.Linear(5, 5).weight
 
 
 def test_a_nan_stays_in_its_own_sequence():

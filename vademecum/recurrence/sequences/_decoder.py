@@ -34,6 +34,8 @@ class Start(NamedTuple):
     """What enters at each step, (n, T, d)."""
     seen: Seen | None = None
     """What attention looks at."""
+    inside: Tensor | None = None
+    """Which steps of the inputs are not padding, (n, T)."""
 
 
 class Decoded(NamedTuple):

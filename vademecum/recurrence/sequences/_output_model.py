@@ -2,8 +2,8 @@ r"""Models of $p(y^{1:T} \mid x) = \prod_t p(y^t \mid x, y^{1:t-1})$ whose outpu
 
 With *teacher forcing* the outputs given are fed back, all steps are one call, and the sum of the
 cross-entropies is the negative log-likelihood; in *free running* the model draws each output and
-is fed with it. Random numbers are drawn beforehand, one for each output, so that a run is the same
-on every device.
+is fed with it. Random numbers are drawn beforehand, one for each output: with a generator of the
+CPU a run is the same on every device, up to rounding.
 """
 
 from abc import ABC, abstractmethod
@@ -18,6 +18,7 @@ from vademecum.arguments import choice, number, whole
 from vademecum.randomness import categorical, source
 from vademecum.recurrence.sequences._decoder import Decoder, Start
 from vademecum.recurrence.sequences._symbols import (
+    are_symbols,
     before_end,
     check_symbols,
     lengths_of,
@@ -74,34 +75,25 @@ class OutputModel(nn.Module, ABC):
             x: The input.
             y: The outputs; what comes after an end symbol does not count, and may be anything.
             lengths: How long each input is, where some are padded.
-            max_length: How many outputs to draw; by default one for each step of the input.
+            max_length: How many outputs to draw; by default one for each step of the input, where
+                there is one.
             generator: Where random numbers come from; torch's global generator by default.
         """
         start = self._start(x, lengths)
         if y is None:
             uniform = self._uniform(start, self._horizon(start, max_length), generator)
             return self._roll(start, uniform)
-        y = self._given(y, start, lengths)
-        out = self.decoder(self._fed(y), start.hidden, start.inputs, start.seen)
-        return SequenceRun(out.logits, y, out.states, torch.ones_like(y, dtype=torch.bool))
+        return self._forced(start, self._given(y, start, lengths))
 
     def decoding(self, x: Tensor, lengths: Lengths = None) -> Decoding:
         """The model, to be asked symbol by symbol.
 
         Args:
             x: The input.
-            lengths: How long each input is, where some are padded.
+            lengths: How long each input is, where some are padded. Beyond its input a sequence has
+                one continuation, by the end symbol or by 0, so that padding decides nothing.
         """
-        start = self._start(x, lengths)
-        n = len(start.hidden[0])
-
-        def step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-            hidden, t = state
-            logits, _, hidden = self._advance(start, tokens, hidden, t)
-            return logits.log_softmax(1), (hidden, t + 1)
-
-        first = torch.full((n,), self.k, device=start.hidden[0].device)
-        return Decoding(step, first, (start.hidden, 0))
+        return self._decoding(self._start(x, lengths))
 
     @torch.no_grad()
     def generate(
@@ -120,7 +112,8 @@ class OutputModel(nn.Module, ABC):
 
         Args:
             x: The input.
-            max_length: The most outputs; by default one for each step of the input.
+            max_length: The most outputs; by default one for each step of the input, where there is
+                one.
             lengths: How long each input is, where some are padded.
             by: Whether to take the most probable symbol at each step, to draw, or to search.
             beam: How many strings a search keeps.
@@ -129,7 +122,8 @@ class OutputModel(nn.Module, ABC):
             generator: Where random numbers come from; torch's global generator by default.
 
         Returns:
-            The outputs; after an end symbol they go on with it.
+            The outputs; after an end symbol they go on with it, and beyond the input they belong to
+            with the end symbol, or with 0 if there is none.
         """
         choice("by", by, ("greedy", "sample", "beam"))
         number("temperature", temperature, above=0)
@@ -137,8 +131,10 @@ class OutputModel(nn.Module, ABC):
         T = self._horizon(start, max_length)
         if by == "sample":
             uniform = self._uniform(start, T, generator)
-            return self._roll(start, uniform, temperature=temperature, stop=True).outputs
-        step, first, state = self.decoding(x, lengths)
+            y = self._roll(start, uniform, temperature=temperature, stop=True).outputs
+            inside = start.inside
+            return y if inside is None else torch.where(inside[:, : y.shape[1]], y, self.end or 0)
+        step, first, state = self._decoding(start)
         search = {"beam": beam if by == "beam" else 1, "length_penalty": length_penalty}
         return beam_search(step, first, state=state, end=self.end, max_length=T, **search).tokens[
             :, 0
@@ -159,17 +155,35 @@ class OutputModel(nn.Module, ABC):
     def _given(self, y: Tensor, start: Start, lengths: Lengths) -> Tensor:
         """The outputs given, checked, with something harmless in the place of padding."""
         n = len(start.hidden[0])
-        if isinstance(y, Tensor) and y.ndim == 2 and y.dtype == torch.long and y.numel():
-            y = torch.where(self.counted(y, lengths), y, self.end or 0)
+        if are_symbols(y):
+            y = torch.where(self.counted(y, lengths), y.long(), self.end or 0)
         check_symbols("y", y, self.k)
         shape = (n, y.shape[1] if start.inputs is None else start.inputs.shape[1])
         if y.shape != shape:
             raise ValueError(f"y must have the shape {shape} to go with x, got {tuple(y.shape)}")
         return y
 
-    def _fed(self, y: Tensor) -> Tensor:
-        """The outputs one step later, behind the symbol before the first."""
-        return torch.cat((torch.full_like(y[:, :1], self.k), y[:, :-1]), 1)
+    def _forced(self, start: Start, y: Tensor) -> SequenceRun:
+        """Teacher forcing: the outputs one step later, behind the symbol before the first."""
+        fed = torch.cat((torch.full_like(y[:, :1], self.k), y[:, :-1]), 1)
+        out = self.decoder(fed, start.hidden, start.inputs, start.seen)
+        return SequenceRun(out.logits, y, out.states, torch.ones_like(y, dtype=torch.bool))
+
+    def _decoding(self, start: Start) -> Decoding:
+        only = torch.full((self.k,), -torch.inf, device=start.hidden[0].device)
+        only[self.end or 0] = 0
+
+        def step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+            hidden, t = state
+            logits, _, hidden = self._advance(start, tokens, hidden, t)
+            log_probs = logits.log_softmax(1)
+            if start.inside is not None:
+                inside = start.inside[:, t].repeat_interleave(len(tokens) // len(start.inside))
+                log_probs = torch.where(inside[:, None], log_probs, only.to(log_probs))
+            return log_probs, (hidden, t + 1)
+
+        first = torch.full((len(start.hidden[0]),), self.k, device=only.device)
+        return Decoding(step, first, (start.hidden, 0))
 
     def _horizon(self, start: Start, max_length: int | None) -> int:
         if start.inputs is None:
@@ -187,6 +201,9 @@ class OutputModel(nn.Module, ABC):
         """One step: logits, states of the uppermost layer, and the state."""
         inputs = None
         if start.inputs is not None:
+            T = start.inputs.shape[1]
+            if t >= T:
+                raise ValueError(f"max_length must be <= {T}, the steps of x, got {t + 1}")
             each = len(tokens) // len(start.inputs)
             inputs = start.inputs[:, t].repeat_interleave(each, 0)[:, None]
         out = self.decoder(tokens[:, None], hidden, inputs, start.seen)
@@ -209,7 +226,8 @@ class OutputModel(nn.Module, ABC):
         steps = []
         for t, u in enumerate(uniform):
             logits, states, hidden = self._advance(start, tokens, hidden, t)
-            tokens = categorical(logits.detach() / temperature, u)
+            wide = logits.detach().to(u.dtype)  # a small temperature must not overflow
+            tokens = categorical((wide - wide.amax(1, keepdim=True)) / temperature, u)
             if truth is not None and coins is not None:
                 tokens = torch.where(coins[:, t], truth[:, t], tokens)
             elif self.end is not None:
@@ -247,5 +265,5 @@ def mixed_run(
     uniform = model._uniform(start, y.shape[1], generator)
     tossed = model._uniform(start, y.shape[1], generator).T
     if p == 1:  # all steps in one call
-        return model.run(x, y, lengths=lengths)
+        return model._forced(start, y)
     return model._roll(start, uniform, y, tossed < p)

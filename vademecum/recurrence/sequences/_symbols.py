@@ -5,13 +5,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["before_end", "check_symbols", "lengths_of", "within"]
+__all__ = ["are_symbols", "before_end", "check_symbols", "lengths_of", "within"]
+
+
+def are_symbols(y: object) -> bool:
+    """Whether these are integers (n, T), at least one of them."""
+    if not isinstance(y, Tensor) or y.ndim != 2 or not y.numel():
+        return False
+    return not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
 
 
 def check_symbols(name: str, y: Tensor, k: int, hint: str = "") -> Tensor:
     """Integers (n, T) from 0 to k - 1; on a GPU this waits for it, since a lookup would crash."""
-    integers = isinstance(y, Tensor) and not (y.is_floating_point() or y.is_complex())
-    if not integers or y.ndim != 2 or not y.numel() or y.dtype == torch.bool:
+    if not are_symbols(y):
         given = f"{y.dtype} of shape {tuple(y.shape)}" if isinstance(y, Tensor) else repr(y)
         raise ValueError(f"{name} must be symbols (n, T), got {given}")
     if y.is_meta or torch.compiler.is_compiling():

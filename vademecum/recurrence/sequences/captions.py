@@ -59,9 +59,8 @@ class CaptionModel(OutputModel):
         super().__init__()
         self.k, self.features = whole("k", k, low=1), whole("features", features, low=1)
         self.end = whole("end", end, low=0, high=k - 1)
-        self.encoder = _small(whole("channels", channels, low=1), features)
-        if encoder is not None:
-            self.encoder = encoder
+        channels = whole("channels", channels, low=1)
+        self.encoder = _small(channels, self.features) if encoder is None else encoder
         self.decoder = Decoder(k, dimension=whole("dimension", dimension, low=1), width=width,
                                layers=layers, cell=cell)  # fmt: skip
         parts = 2 if cell == "lstm" else 1

@@ -98,7 +98,7 @@ class Seq2Seq(OutputModel):
             inside = within(found, x.shape[1], x.device)
             x = torch.where(inside, x, 0)
         hint = "" if found is not None else "; are these padded? Then lengths must be given"
-        check_symbols("x", x, self.vocabulary, hint)
+        x = check_symbols("x", x, self.vocabulary, hint).long()
         states, last = self._encoded(self.embedding(x), found)
         last = last if isinstance(last, tuple) else (last,)
         look = self.decoder.attention

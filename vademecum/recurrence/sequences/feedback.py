@@ -9,12 +9,13 @@ input. $F$ is torch's tanh, GRU or LSTM cell on $[x^t; E y^{t-1}]$. Checked by
 `recurrence.output_feedback`, `recurrence.teacher_forcing`.
 """
 
+import torch
 from torch import Tensor
 
 from vademecum.arguments import whole
 from vademecum.recurrence.sequences._decoder import Cell, Decoder, Start
 from vademecum.recurrence.sequences._output_model import Lengths, OutputModel
-from vademecum.recurrence.sequences._symbols import lengths_of
+from vademecum.recurrence.sequences._symbols import lengths_of, within
 
 __all__ = ["FeedbackRNN"]
 
@@ -60,10 +61,11 @@ class FeedbackRNN(OutputModel):
         super().__init__()
         self.d = whole("d", d, low=0 if feedback else 1)
         m, self.k = whole("m", m, low=1), whole("k", k, low=1)
-        self.end = None if end is None else whole("end", end, low=0, high=k - 1)
+        self.end = None if end is None else whole("end", end, low=0, high=self.k - 1)
         dimension = self.k if dimension is None else whole("dimension", dimension, low=1)
-        self.decoder = Decoder(k, inputs=d, dimension=dimension if feedback else 0, width=m,
-                               layers=layers, cell=cell)  # fmt: skip
+        dimension = dimension if feedback else 0
+        self.decoder = Decoder(self.k, inputs=self.d, dimension=dimension, width=m, layers=layers,
+                               cell=cell)  # fmt: skip
 
     @property
     def _aligned(self) -> bool:
@@ -76,6 +78,8 @@ class FeedbackRNN(OutputModel):
         own = self.decoder.logits.weight
         if x.dtype != own.dtype:
             raise ValueError(f"x must be {own.dtype}, as the parameters are, got {x.dtype}")
+        inside = None
         if lengths is not None:
-            lengths_of(lengths, *x.shape[:2])
-        return Start(self.decoder.zeros(len(x)), x)
+            inside = within(lengths_of(lengths, *x.shape[:2]), x.shape[1], x.device)
+            x = torch.where(inside[:, :, None], x, 0)
+        return Start(self.decoder.zeros(len(x)), x, inside=inside)

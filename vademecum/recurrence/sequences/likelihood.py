@@ -16,6 +16,7 @@ from vademecum.recurrence.sequences._output_model import (
     OutputModel,
     insist_on_model,
 )
+from vademecum.recurrence.sequences.runs import SequenceRun
 
 __all__ = ["sequence_log_prob"]
 
@@ -43,6 +44,11 @@ def sequence_log_prob(
         [1.0, 9.0]
     """
     insist_on_model(model)
-    run = model.run(x, y, lengths=lengths)
-    losses = cross_entropy(run.logits.flatten(0, 1), run.outputs.flatten(), reduction="none")
-    return -torch.where(model.counted(y, lengths), losses.view_as(y), 0).sum(1)
+    return log_prob_of(model.run(x, y, lengths=lengths), model.counted(y, lengths))
+
+
+def log_prob_of(run: SequenceRun, counted: Tensor) -> Tensor:
+    """The log-probabilities of the outputs of a run that count, in single precision at least."""
+    logits = run.logits.to(torch.promote_types(run.logits.dtype, torch.float32))
+    losses = cross_entropy(logits.flatten(0, 1), run.outputs.flatten(), reduction="none")
+    return -torch.where(counted, losses.view_as(run.outputs), 0).sum(1)

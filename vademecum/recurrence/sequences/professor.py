@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, softplus
+from torch.nn.functional import softplus
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from vademecum.arguments import whole
@@ -33,6 +33,7 @@ from vademecum.recurrence.sequences._output_model import (
     OutputModel,
     insist_on_model,
 )
+from vademecum.recurrence.sequences.likelihood import log_prob_of
 from vademecum.results import one_line
 
 __all__ = ["ProfessorForcing", "ProfessorLosses"]
@@ -91,7 +92,9 @@ class ProfessorForcing(nn.Module):
         super().__init__()
         insist_on_model(model)
         self.model, self.both = model, both
-        self.discriminator = discriminator or _Judge(model.decoder.rnn.hidden_size, width)
+        if discriminator is None:
+            discriminator = _Judge(model.decoder.rnn.hidden_size, width)
+        self.discriminator = discriminator
 
     def forward(
         self,
@@ -119,9 +122,7 @@ class ProfessorForcing(nn.Module):
             loss = softplus(-self._judge(*t))
             if self.both:
                 loss = loss + softplus(self._judge(*s))
-        logits, outputs = forced.logits.flatten(0, 1), forced.outputs.flatten()
-        errors = cross_entropy(logits, outputs, reduction="none").view_as(y)
-        likelihood = torch.where(counted[0], errors, 0).sum(1)
+        likelihood = -log_prob_of(forced, counted[0])
         judged = softplus(-on_forced) + softplus(on_free)
         return ProfessorLosses(likelihood, loss, judged, on_forced.detach(), on_free.detach())
 
