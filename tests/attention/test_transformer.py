@@ -100,6 +100,35 @@ def test_masks_reach_the_attention_they_are_for():
     assert torch.allclose(net(x, memory, source_mask=few), net(x, memory[:, :2]), atol=1e-13)
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_mask_reaches_every_block_of_an_encoder(norm_first):
+    net = TransformerEncoder(16, 4, depth=2, dropout=0.0, norm_first=norm_first).double()
+    x, earlier = torch.randn(2, 5, 16).double(), torch.ones(5, 5, dtype=torch.bool).tril()
+    assert torch.allclose(net(x, mask=earlier), net(x, causal=True), rtol=0, atol=1e-12)
+    alone = torch.cat([net(x[:, t : t + 1]) for t in range(5)], 1)
+    assert torch.allclose(net(x, mask=torch.eye(5).bool()), alone, rtol=0, atol=1e-12)
+
+
+def test_heads_of_keys_are_as_many_as_asked_for():
+    encoder, decoder = (kind(16, 4, depth=1, kv_heads=2)
+                        for kind in (TransformerEncoder, TransformerDecoder))  # fmt: skip
+    blocks: list[Any] = [encoder.layers[0], decoder.layers[0]]
+    for layer in (blocks[0].self_attn, blocks[1].self_attn, blocks[1].multihead_attn):
+        assert layer.in_proj_weight.shape == (16 + 8 + 8, 16)
+
+
+def test_a_transformer_is_drawn_by_the_law_of_torchs():
+    """Uniform up to the root of 6 over inputs and outputs, which is not that of a linear map."""
+    nets = Transformer(16, 4, depth=(2, 2)), nn.Transformer(16, 4, 2, 2, 64, batch_first=True)
+    for net in nets:
+        for name, p in net.named_parameters():
+            if p.ndim > 1:
+                bound = (6 / sum(p.shape)) ** 0.5
+                assert 0.95 * bound < p.abs().max() <= bound, name
+            else:
+                assert "linear" in name or p.unique().numel() == 1
+
+
 def test_lengths_of_targets_count_without_causality():
     net = Transformer(16, 4, depth=(1, 1), dropout=0.0).double()
     x, y, lengths = torch.randn(2, 6, 16).double(), torch.randn(2, 5, 16).double(), [5, 3]

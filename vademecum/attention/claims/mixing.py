@@ -45,8 +45,9 @@ def convex_mixing(over: Over = "keys", columns: Literal["W X A^T", "W X A"] = "W
     $\Xi = A X W^\top$, with tokens as columns $\Xi = W X A^\top$. Plain attention
     $F(\xi, (x^1, \dots, x^s)) = [x^1 \cdots x^s]\, a$ is the case $W = I$ for one query.
 
-    The weights and outputs are those of `attention`, for square and oblong shapes; membership in
-    the hull is by non-negative least squares.
+    The weights and outputs are those of `attention`, as many queries as keys and one query over 7
+    of them, with $W$ that narrows and that widens; membership in the hull is by non-negative least
+    squares.
 
     Knobs:
         over: Over what the weights are normalised: the keys of a query, or the queries of a key.
