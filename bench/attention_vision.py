@@ -21,36 +21,49 @@ def rows(device: torch.device) -> Iterator[Row | Skipped]:
     yield from _turning(device)
 
 
-def _pass(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The loss, and its gradients in the parameters."""
+def _pass(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits, and the gradient in the kernels of the patches, which all others lead to."""
     for p in net.parameters():
         p.grad = None
-    loss = cross_entropy(net(x), y)
-    loss.backward()
-    return loss.detach()
+    logits = net(x)
+    cross_entropy(logits, y).backward()
+    kernels = next(m.weight for m in net.modules() if isinstance(m, nn.Conv2d))
+    assert kernels.grad is not None
+    return logits.detach(), kernels.grad
 
 
-def _close(mine: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
+def _close(mine: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> None:
+    for a, b in zip(mine, other, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-3 * float(b.abs().max()))
+
+
+@torch.no_grad()
+def _logits(net: nn.Module, x: Tensor) -> tuple[Tensor]:
+    return (net(x),)
 
 
 def _training(device: torch.device) -> Iterator[Row]:
     torch.manual_seed(0)
     n = 4 if device.type == "cpu" else 128
     x, y = torch.randn(n, 3, 224, 224, device=device), torch.randint(10, (n,), device=device)
+    small = x[:, :, :160, :160].contiguous()
     net = ViT("Ti", 10).to(device)
-    peers: dict[str, Callable[[], Tensor]] = {
+    assert net.pos_embed is not None
+    nn.init.normal_(net.pos_embed)  # so that they matter
+    peers: dict[str, Callable[[], Any]] = {
         "the obvious module": partial(_pass, _Obvious(net).to(device), x, y),
         "timm": partial(_pass, _timm(net).to(device), x, y),
     }
     yield Row(f"ViT-Ti/16, {n} images of 224, forward and backward", partial(_pass, net, x, y),
               peers, _close)  # fmt: skip
+    yield Row(f"ViT-Ti/16 of 224, {n} images of 160, forward", partial(_logits, net, small),
+              {"timm": partial(_logits, _timm(net).to(device), small)}, _close)  # fmt: skip
 
 
 def _timm(net: ViT) -> nn.Module:
     """The same network of timm, with our weights; it needs torchvision for its data sets alone."""
     library: Any = importlib.import_module("bench.outside.timm_cases")._timm()
-    peer = library.create_model("vit_tiny_patch16_224", num_classes=10)
+    peer = library.create_model("vit_tiny_patch16_224", num_classes=10, dynamic_img_size=True)
     peer.load_state_dict(net.state_dict())
     return peer
 
