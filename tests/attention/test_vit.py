@@ -190,6 +190,17 @@ def test_vit_drops_in_training_only():
     assert not torch.equal(net.train()(x), net(x))
 
 
+def test_vit_drops_tokens_and_what_each_layer_adds():
+    """At a rate of one there is nothing left of either, nor within the perceptrons."""
+    net, x, seen = small(dropout=1.0).train(), torch.randn(2, 7, 12), []
+    block: Any = net.blocks[0]
+    assert torch.equal(block(x), x)
+    assert torch.equal(block.mlp(x), block.mlp.fc2.bias.expand(2, 7, 12))
+    net.blocks.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    net(torch.randn(2, 3, 12, 8))
+    assert not seen[0].any()
+
+
 def test_vit_learns():
     """Which half of an image is brighter: needs positions."""
     torch.manual_seed(0)
