@@ -1,6 +1,7 @@
 """Derivatives of the scan: both directions, twice, mapped and compiled."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ SUBSETS = [s for k in (1, 2, 3) for s in itertools.combinations(("a", "b", "init
 @pytest.mark.parametrize("wanted", SUBSETS, ids="-".join)
 def test_gradients_of_all_subsets(wanted, constant, reverse):
     T = 4
-    given = {
+    given: dict[str, Any] = {
         "a": drawn(*(() if constant else (2, T)), 2, dtype=torch.complex128, modulus=1.5),
         "b": drawn(2, T, 2, dtype=torch.complex128),
         "initial": drawn(1, 2, dtype=torch.complex128),
@@ -51,7 +52,7 @@ def test_gradients_of_long_sequences(constant, create_graph, monkeypatch):
     monkeypatch.setattr(_on_cpu, "_LONG", 64)
     a = drawn(*(() if constant else (2, 300)), 3, modulus=1.0).requires_grad_()
     b, initial = drawn(2, 300, 3).requires_grad_(), drawn(2, 3).requires_grad_()
-    given = {"initial": initial, "reset": torch.rand(2, 300) < 0.02}
+    given: dict[str, Any] = {"initial": initial, "reset": torch.rand(2, 300) < 0.02}
     weights = drawn(2, 300, 3)
     ours, theirs = (
         torch.autograd.grad((weights * f(a, b, **given)).sum(), (a, b, initial), create_graph=c)
@@ -118,7 +119,7 @@ def test_directions_pass_through_a_backward_that_keeps_no_graph():
 
 def test_compiled_whole(monkeypatch):
     a, b = drawn(3, modulus=1.0).requires_grad_(), drawn(2, 9, 3).requires_grad_()
-    given = {"initial": drawn(2, 3), "reset": torch.rand(2, 9) < 0.3}
+    given: dict[str, Any] = {"initial": drawn(2, 3), "reset": torch.rand(2, 9) < 0.3}
 
     def total(a, b):
         return scan(a.tanh(), b, **given, reverse=True).square().sum()

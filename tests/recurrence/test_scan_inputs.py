@@ -1,5 +1,7 @@
 """What a scan refuses, and what it says then."""
 
+import re
+
 import pytest
 import torch
 
@@ -40,9 +42,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
 def test_wrong_inputs(unchecked, given, message):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         scan(**({"a": A, "b": B} | given))
-    assert message in str(error.value)
 
 
 def test_a_real_initial_state_may_stand_in_a_complex_scan():

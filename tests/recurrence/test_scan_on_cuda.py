@@ -1,5 +1,7 @@
 """The scan's kernels against the loop in float64; where Triton is missing the loop is visible."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -26,7 +28,9 @@ def both(dtype, shape, *, constant, names=(), reverse=False, modulus=1.0):
     weights = drawn(N, T, D, dtype=wide(dtype))
     results = []
     for device, kind in (("cuda", dtype), ("cpu", wide(dtype))):
-        given = {name: x.to(device, kind).requires_grad_() for name, x in tensors.items()}
+        given: dict[str, Any] = {
+            name: x.to(device, kind).requires_grad_() for name, x in tensors.items()
+        }
         h = scan(**given, reset=None if reset is None else reset.to(device), reverse=reverse)
         gradients = torch.autograd.grad(h, list(given.values()), weights.to(device, kind))
         results.append([x.detach().cpu() for x in (h, *gradients)])

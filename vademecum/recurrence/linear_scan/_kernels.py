@@ -1,9 +1,9 @@
 """The recurrence as Triton kernels: a lane holds a sequence and walks through time.
 
-The steps of a tile are loaded while those before them are computed. They follow one another in
-registers, exactly as in the loop, and each element is read and written once. Complex numbers of
-2 x 32 bits travel as one word of 64 bits. Times `t` are counted in the order of processing; the
-place in memory is `T - 1 - t` for a scan from the end.
+The steps of a tile follow one another in registers, exactly as in the loop, while the tiles after
+it are on their way to shared memory (`STAGES` of them), and each element is read and written once.
+Complex numbers of 2 x 32 bits travel as one word of 64 bits. Times `t` are counted in the order of
+processing; the place in memory is `T - 1 - t` for a scan from the end.
 
 `KIND` is 0 for what is accumulated in float32, 1 for float64, 2 for complex64 and 3 for complex128.
 Of real numbers the imaginary part is the real one, and nobody looks at it.
@@ -12,6 +12,7 @@ Of real numbers the imaginary part is the real one, and nobody looks at it.
 from __future__ import annotations  # without Triton there are no names for the annotations
 
 from importlib.util import find_spec
+from typing import Any, no_type_check
 
 if find_spec("triton"):
     import triton  # pyright: ignore[reportMissingImports]
@@ -19,9 +20,9 @@ if find_spec("triton"):
 
     jit = triton.jit
 else:
-    tl = None
+    tl: Any = None
 
-    def jit(function):  # nobody calls the functions below then
+    def jit(function: Any) -> Any:  # nobody calls the functions below then
         return function
 
 
@@ -29,6 +30,7 @@ __all__ = ["states"]
 
 
 @jit
+@no_type_check
 def _pair(w, z, KIND: tl.constexpr, ACC: tl.constexpr):
     """Real and imaginary part of a number that was read as `w`, or as `w` and `z`."""
     if KIND == 2:
@@ -43,6 +45,7 @@ def _pair(w, z, KIND: tl.constexpr, ACC: tl.constexpr):
 
 
 @jit
+@no_type_check
 def _read(p, at, mask, KIND: tl.constexpr, ACC: tl.constexpr):
     w = tl.load(p + (2 * at if KIND == 3 else at), mask=mask, other=0)
     z = tl.load(p + 2 * at + 1, mask=mask, other=0) if KIND == 3 else w
@@ -50,6 +53,7 @@ def _read(p, at, mask, KIND: tl.constexpr, ACC: tl.constexpr):
 
 
 @jit
+@no_type_check
 def _write(p, at, x, y, mask, KIND: tl.constexpr):
     if KIND == 2:
         low = x.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
@@ -63,15 +67,13 @@ def _write(p, at, x, y, mask, KIND: tl.constexpr):
 
 
 @jit
+@no_type_check
 def _rows(
     p, stride, t, low, stop, T, inside,
     BT: tl.constexpr, KIND: tl.constexpr, REVERSE: tl.constexpr, SHIFT: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
-    """What belongs to the steps from `t` on, `SHIFT` steps later; 0 outside of `low` to `stop`.
-
-    The words as they were read, so that few registers hold what was loaded in advance.
-    """
+    """What belongs to the steps from `t` on, `SHIFT` steps later; 0 outside of `low` to `stop`."""
     words = ()
     for i in tl.static_range(BT):
         s = t + i
@@ -89,14 +91,16 @@ def _rows(
 
 
 @jit
+@no_type_check
 def _row(words, i: tl.constexpr, KIND: tl.constexpr, ACC: tl.constexpr):
     """Real and imaginary part of row i."""
-    if KIND == 3:
-        return _pair(words[2 * i], words[2 * i + 1], KIND, ACC)
-    return _pair(words[i], words[i], KIND, ACC)
+    first: tl.constexpr = 2 * i if KIND == 3 else i
+    second: tl.constexpr = 2 * i + 1 if KIND == 3 else i
+    return _pair(words[first], words[second], KIND, ACC)
 
 
 @jit
+@no_type_check
 def _tile(
     a, b, reset, sa, sb, sr, t, stop, T, inside,
     BT: tl.constexpr, KIND: tl.constexpr, CONSTANT: tl.constexpr, REVERSE: tl.constexpr,
@@ -114,6 +118,7 @@ def _tile(
 
 
 @jit
+@no_type_check
 def _step(
     f, g, xs, us, rs, p, q, i: tl.constexpr, lives,
     KIND: tl.constexpr, ACC: tl.constexpr, CONSTANT: tl.constexpr, CONJ: tl.constexpr,
@@ -144,13 +149,14 @@ def _step(
 
 
 @jit
+@no_type_check
 def states(
     a, b, out, before, reset, h, by_a,
     sa_n, sa, sb_n, sb, ss_n, ss, sr_n, sr, sh_n, sh, T, S, D, sequences,
     KIND: tl.constexpr, ACC: tl.constexpr, CONSTANT: tl.constexpr, REVERSE: tl.constexpr,
     LATE: tl.constexpr, CONJ: tl.constexpr, INITIAL: tl.constexpr, STATE: tl.constexpr,
     RESET: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr, BT: tl.constexpr,
-    BD: tl.constexpr,
+    BD: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """All states of a part of the time; with `GRADIENT` also the derivative by the factors."""
     lane = tl.program_id(0).to(tl.int64) * BD + tl.arange(0, BD)
@@ -167,27 +173,17 @@ def states(
         p, q = _read(a, 0, inside, KIND, ACC)
     by = by_a + W * (n * T * D + d)
     out, h = out + W * (n * T * D + d), h + W * (n * sh_n + d)
-    xs, us, rs = _tile(
-        a, b, reset, sa, sb, sr, begin, stop, T, inside,
-        BT, KIND, CONSTANT, REVERSE, LATE, RESET, WIDE,
-    )  # fmt: skip
-    ks = ()
-    zs = ()
-    if GRADIENT:
-        ks = _rows(h, sh, begin, 0, T - 1, T, inside, BT, KIND, REVERSE, 1, WIDE)
-        if RESET:
-            zs = _rows(reset, sr, begin, 0, stop, T, inside, BT, 0, REVERSE, 0, WIDE)
-    for t in range(begin, stop, BT):
-        xs1, us1, rs1 = _tile(
-            a, b, reset, sa, sb, sr, t + BT, stop, T, inside,
+    for t in tl.range(begin, stop, BT, num_stages=STAGES):
+        xs, us, rs = _tile(
+            a, b, reset, sa, sb, sr, t, stop, T, inside,
             BT, KIND, CONSTANT, REVERSE, LATE, RESET, WIDE,
         )  # fmt: skip
-        ks1 = ()
-        zs1 = ()
+        ks = ()
+        zs = ()
         if GRADIENT:
-            ks1 = _rows(h, sh, t + BT, 0, T - 1, T, inside, BT, KIND, REVERSE, 1, WIDE)
+            ks = _rows(h, sh, t, 0, T - 1, T, inside, BT, KIND, REVERSE, 1, WIDE)
             if RESET:
-                zs1 = _rows(reset, sr, t + BT, 0, stop, T, inside, BT, 0, REVERSE, 0, WIDE)
+                zs = _rows(reset, sr, t, 0, stop, T, inside, BT, 0, REVERSE, 0, WIDE)
         k, m = tl.zeros((BD,), ACC), tl.zeros((BD,), ACC)
         for i in tl.static_range(BT):
             good = inside & (t + i < stop)
@@ -210,6 +206,5 @@ def states(
                 else:
                     _write(by, row, z, w, good, KIND)
         c, e = c + k, e + m
-        xs, us, rs, ks, zs = xs1, us1, rs1, ks1, zs1
     if GRADIENT and CONSTANT:
         _write(by_a, (n * tl.num_programs(1) + part) * D + d, c, e, inside, KIND)

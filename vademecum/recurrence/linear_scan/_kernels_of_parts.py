@@ -2,18 +2,22 @@
 
 from __future__ import annotations  # without Triton there are no names for the annotations
 
+from typing import no_type_check
+
 from vademecum.recurrence.linear_scan._kernels import _read, _step, _tile, _write, jit, tl
 
 __all__ = ["ends", "repair"]
 
 
 @jit
+@no_type_check
 def ends(
     a, b, reset, last, product, wild,
     sa_n, sa, sb_n, sb, sr_n, sr, T, S, D, sequences,
     KIND: tl.constexpr, ACC: tl.constexpr, CONSTANT: tl.constexpr, REVERSE: tl.constexpr,
     LATE: tl.constexpr, CONJ: tl.constexpr, INITIAL: tl.constexpr, RESET: tl.constexpr,
     LIMIT: tl.constexpr, WIDE: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """The last state of each part that starts from 0, and the product of its factors."""
     lane = tl.program_id(0).to(tl.int64) * BD + tl.arange(0, BD)
@@ -28,13 +32,9 @@ def ends(
         p, q = _read(a, 0, inside, KIND, ACC)
     c, e = tl.full((BD,), 1, tl.float64), tl.zeros((BD,), tl.float64)
     beyond = tl.zeros((BD,), tl.int32)
-    xs, us, rs = _tile(
-        a, b, reset, sa, sb, sr, begin, stop, T, inside,
-        BT, KIND, CONSTANT, REVERSE, LATE, RESET, WIDE,
-    )  # fmt: skip
-    for t in range(begin, stop, BT):
-        xs1, us1, rs1 = _tile(
-            a, b, reset, sa, sb, sr, t + BT, stop, T, inside,
+    for t in tl.range(begin, stop, BT, num_stages=STAGES):
+        xs, us, rs = _tile(
+            a, b, reset, sa, sb, sr, t, stop, T, inside,
             BT, KIND, CONSTANT, REVERSE, LATE, RESET, WIDE,
         )  # fmt: skip
         for i in tl.static_range(BT):
@@ -49,7 +49,6 @@ def ends(
                 else:
                     beyond = beyond | (u * u <= LIMIT).to(tl.int32) ^ 1
                     c = c * u.to(tl.float64)
-        xs, us, rs = xs1, us1, rs1
     at = (n * tl.num_programs(1) + part) * D + d
     _write(last, at, f, g, inside, KIND)
     if not CONSTANT:
@@ -58,12 +57,13 @@ def ends(
 
 
 @jit
+@no_type_check
 def repair(
     a, b, before, reset, wild, initial,
     sa_n, sa, sb_n, sb, sr_n, sr, si_n, T, S, D, sequences, parts,
     KIND: tl.constexpr, ACC: tl.constexpr, CONSTANT: tl.constexpr, REVERSE: tl.constexpr,
     LATE: tl.constexpr, CONJ: tl.constexpr, INITIAL: tl.constexpr, RESET: tl.constexpr,
-    WIDE: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr,
+    WIDE: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """The states before the parts once more, step by step, where a factor exceeds 1."""
     lane = tl.program_id(0).to(tl.int64) * BD + tl.arange(0, BD)
@@ -79,13 +79,13 @@ def repair(
     if CONSTANT:
         p, q = _read(a, 0, inside, KIND, ACC)
     stop = tl.where(tl.max(chosen.to(tl.int32), 0) != 0, (parts - 1) * S, 0)
-    for t in range(0, stop, BT):
+    for t in tl.range(0, stop, BT, num_stages=STAGES):
         xs, us, rs = _tile(
             a, b, reset, sa, sb, sr, t, T, T, inside,
             BT, KIND, CONSTANT, REVERSE, LATE, RESET, WIDE,
         )  # fmt: skip
         for i in tl.static_range(BT):
-            f, g, u, v = _step(
+            f, g, _, _ = _step(
                 f, g, xs, us, rs, p, q, i, t > 0, KIND, ACC, CONSTANT, CONJ, RESET, INITIAL
             )
         part = (t + BT) // S

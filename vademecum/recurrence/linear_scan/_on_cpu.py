@@ -4,8 +4,8 @@ Few sequences make short vectors, and then starting the operations is what costs
 into $K$ parts of $S$ steps. All parts run at once from the state 0, which gives their last states
 $H_k$; with the products $P_k$ of their factors the true last states are
 $h_k = P_k h_{k-1} + H_k$; and all parts run once more, from the true states. Where a factor is
-greater than 1 in modulus, $P_k$ may overflow and $H_k$ cancel what it should not know: such examples
-run through without parts.
+greater than 1 in modulus, $P_k$ may overflow and large numbers cancel: such examples run through
+without parts.
 """
 
 import torch
@@ -76,14 +76,14 @@ def _scan(
     if not wild.all():
         _scan_in_parts(a, b, initial, reset, reverse, kind, parts, out)
     if wild.any():
-        chosen = [_rows(x, b, wild) for x in (a, b, initial, reset)]
-        there = empty(*chosen[1].shape, dtype=b.dtype, device=b.device)
-        run(*chosen, reverse=reverse, kind=kind, out=there)
+
+        def rows(x: Tensor) -> Tensor:
+            return x.expand(*b.shape[:-2], *x.shape[-2:])[wild]
+
+        start, anew = (None if x is None else rows(x) for x in (initial, reset))
+        there = torch.empty_like(rows(b))
+        run(rows(a), rows(b), start, anew, reverse=reverse, kind=kind, out=there)
         out[wild] = there
-
-
-def _rows(x: Tensor | None, b: Tensor, wild: Tensor) -> Tensor | None:
-    return None if x is None else x.expand(*b.shape[:-2], *x.shape[-2:])[wild]
 
 
 def _scan_in_parts(
@@ -112,7 +112,8 @@ def _scan_in_parts(
     last = run(A, B, states, R, reverse=reverse, kind=kind, out=folded(out))
     if rest:
         state = last[..., 0, :, :] if reverse else last[..., -1, :, :]
-        A, R = (x if x is None or x.shape[-2] == 1 else x[..., tail, :] for x in (a, reset))
+        R = None if reset is None else reset[..., tail, :]
+        A = a if a.shape[-2] == 1 else a[..., tail, :]
         run(A, b[..., tail, :], state, R, reverse=reverse, kind=kind, out=out[..., tail, :])
 
 

@@ -22,7 +22,9 @@ _BUSY = 132  # programs from which on an H200 has work for all of its processors
 _PROGRAMS = 2048  # programs into which few sequences are split, measured on an H200
 _SHORT = 1024  # steps that are not worth splitting
 _LIMIT = 1 + 2e-6  # what the square of a modulus may reach by rounding
-_TILES = {(True, False): 16, (True, True): 8, (False, False): 8, (False, True): 8}
+_TILE = 8  # steps that a program takes from shared memory at once
+_STAGES = 8  # tiles on their way: with two programs on a processor 28 kB, enough for its bandwidth
+_HALF_TILE = 16  # numbers of 2 bytes cannot be sent for in advance, so more of them at once
 _KINDS = {torch.float64: 1, torch.complex64: 2, torch.complex128: 3}
 
 
@@ -81,10 +83,15 @@ def _flat(a, b, initial, reset, reverse: bool, late: bool) -> _Scan:
     batch = b.shape[:-2]
     conj = a.is_conj()
     a = a.conj() if conj else a
-    wide = [None if x is None else x.expand(*batch, *x.shape[-2:]) for x in (a, initial, reset)]
-    a, initial = (None if x is None else _lanes_last(x.resolve_conj()) for x in wide[:2])
-    reset = None if wide[2] is None else wide[2].reshape(-1, *wide[2].shape[-2:])
-    return _Scan(a, _lanes_last(b.resolve_conj()), initial, reset, reverse, late, conj)
+
+    def wide(x: Tensor) -> Tensor:
+        return x.expand(*batch, *x.shape[-2:]).resolve_conj()
+
+    if reset is not None:  # words, since bytes cannot be sent for in advance
+        reset = wide(reset).reshape(-1, *reset.shape[-2:]).to(torch.int32)
+    initial = None if initial is None else _lanes_last(wide(initial))
+    b = _lanes_last(b.resolve_conj())
+    return _Scan(_lanes_last(wide(a)), b, initial, reset, reverse, late, conj)
 
 
 def _lanes_last(x: Tensor) -> Tensor:
@@ -98,7 +105,7 @@ def _all_states(given: _Scan, h: Tensor | None) -> tuple[Tensor, Tensor | None]:
     b = given.b
     N, T, D = b.shape
     out = torch.empty(N, T, D, dtype=b.dtype, device=b.device)
-    tile = _TILES[given.a.shape[1] == 1, h is not None]
+    tile = _HALF_TILE if b.itemsize == 2 else _TILE
     steps = _steps_of_a_part(N * D, T, tile)
     parts = -(-T // steps)
     before = given.initial if parts == 1 else _states_between(given, steps, parts, tile)
@@ -108,7 +115,8 @@ def _all_states(given: _Scan, h: Tensor | None) -> tuple[Tensor, Tensor | None]:
     elif h is not None:
         by_a = torch.empty_like(out)
     flags = _flags(given, tile) | {"STATE": before is not None, "GRADIENT": h is not None}
-    _kernels.states[_grid(N * D, parts)](
+    kernel: Any = _kernels.states
+    kernel[_grid(N * D, parts)](
         *_words(given.a, b, out, before, given.reset, h, by_a),
         *_strides(given.a, b, before, given.reset, h), T, steps, D, N * D, **flags,
     )  # fmt: skip
@@ -119,7 +127,7 @@ def _states_between(given: _Scan, steps: int, parts: int, tile: int) -> Tensor:
     """The state before each part."""
     from vademecum.recurrence.linear_scan import _kernels_of_parts
 
-    a, b, initial, reset, _, late, conj = given
+    a, b, initial, reset, _, _, conj = given
     N, T, D = b.shape
     kind = _accumulated(b.dtype)
     exact = torch.promote_types(kind, torch.float64)
@@ -161,7 +169,7 @@ def _resets_of_parts(given: _Scan, steps: int, parts: int) -> Tensor:
     if given.late:
         marks = torch.nn.functional.pad(marks[:, :-1], (0, 0, 1, 0))
     marks = torch.nn.functional.pad(marks, (0, 0, 0, parts * steps - marks.shape[1]))
-    return marks.view(-1, parts, steps).any(2, keepdim=True)
+    return marks.view(-1, parts, steps).amax(2, keepdim=True)
 
 
 def _steps_of_a_part(sequences: int, T: int, tile: int) -> int:
@@ -192,8 +200,9 @@ def _flags(given: _Scan, tile: int) -> dict[str, Any]:
         "CONJ": given.conj,
         "INITIAL": given.initial is not None,
         "RESET": given.reset is not None,
-        "BT": tile // 2 if kind == 3 else tile,
+        "BT": tile,
         "BD": _LANES,
+        "STAGES": _STAGES,
         "WIDE": _far(given.a, given.b) >= 2**30,
         "num_warps": 1,
     }
@@ -213,8 +222,7 @@ def _words(*tensors: Tensor | None) -> list[Tensor]:
         elif x.dtype == torch.complex128:
             words.append(torch.view_as_real(x))
         else:
-            same = {torch.complex64: torch.int64, torch.bool: torch.uint8}
-            words.append(x.view(same.get(x.dtype, x.dtype)))
+            words.append(x.view(torch.int64) if x.dtype == torch.complex64 else x)
     return words
 
 

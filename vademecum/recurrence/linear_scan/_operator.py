@@ -5,9 +5,9 @@ derivative of a loss by $h_t$ where it is used, the derivative by $b_t$ is
 
 $$g_t = G_t + \bar c_{t+1}\, g_{t+1} ,$$
 
-a scan from the other end, whose factors come one step *late*; the adjoint of a late scan is one that
-is not. The derivative by $a_t$ is $\bar h_{t-1} g_t$ (0 where a sequence starts anew) and that by
-the initial state $\bar c_1 g_1$. A direction $(\dot a, \dot b)$ gives
+a scan from the other end, whose factors come one step *late*; the adjoint of a late scan is one
+that is not. The derivative by $a_t$ is $\bar h_{t-1} g_t$ (0 where a sequence starts anew) and that
+by the initial state $\bar c_1 g_1$. A direction $(\dot a, \dot b)$ gives
 $\dot h_t = c_t \dot h_{t-1} + \dot a_t h_{t-1} + \dot b_t$, which is a scan again.
 
 All tensors have as many axes as `b`, time is the last but one: `a` is `(..., T or 1, D)`, `initial`
@@ -168,16 +168,18 @@ class _Scan(torch.autograd.Function):
         ctx.save_for_forward(a, output, initial, reset)
 
     @staticmethod
-    def backward(ctx, G):
-        return _pull_back(ctx, G)
+    def backward(ctx, *grad_outputs):
+        return _pull_back(ctx, *grad_outputs)
 
     @staticmethod
-    def vmap(info, dims, a, b, initial, reset, reverse, late):
-        tensors = _in_front(info.batch_size, dims, a, b, initial, reset)
+    def vmap(info, in_dims, *args):
+        a, b, initial, reset, reverse, late = args
+        tensors = _in_front(info.batch_size, in_dims, a, b, initial, reset)
         return _Scan.apply(*tensors, reverse, late), 0
 
     @staticmethod
-    def jvp(ctx, da, db, dinitial, *_):
+    def jvp(ctx, *grad_inputs):
+        da, db, dinitial, *_ = grad_inputs
         a, h, initial, reset = ctx.saved_tensors
         push = torch.zeros_like(h) if db is None else db
         if da is not None:
