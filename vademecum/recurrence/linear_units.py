@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from vademecum.arguments import whole
 from vademecum.recurrence.linear_scan import scan
 from vademecum.recurrence.recurrent_outputs import RecurrentOutput
-from vademecum.recurrence.unit_circle import bounded, eigenvalues, lru_init
+from vademecum.recurrence.unit_circle import eigenvalues, lru_init, time_scales
 
 __all__ = ["LRU"]
 
@@ -97,7 +97,7 @@ class LRU(nn.Module):
     @property
     def time_scales(self) -> Float[Tensor, " layers m"]:
         r"""$e^{-\nu}$, the steps after which each layer's eigenvalues have faded to $1/e$."""
-        return torch.stack([(-bounded(layer.nu, layer.nu.dtype)).exp() for layer in self._layers()])
+        return torch.stack([time_scales(layer.nu) for layer in self._layers()])
 
     def forward(
         self,
@@ -122,17 +122,17 @@ class LRU(nn.Module):
             raise ValueError(
                 f"reset must have the shape {tuple(x.shape[:2])}, got {tuple(reset.shape)}"
             )
+        beyond = None
         if lengths is not None:
             _insist_on_lengths(lengths, x)
+            beyond = (torch.arange(x.shape[1], device=x.device) >= lengths[:, None])[:, :, None]
+            x = x.masked_fill(beyond, 0)  # or a NaN there would enter gradients, as 0 times NaN
         last = []
         for i, layer in enumerate(self._layers()):
             x, h = layer(x, None if state is None else state[i], reset)
             rows = torch.arange(len(h), device=h.device)
             last.append(h[:, -1] if lengths is None else h[rows, lengths - 1])
-        if lengths is not None:
-            beyond = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
-            x = x.masked_fill(beyond[:, :, None], 0)
-        return RecurrentOutput(x, torch.stack(last))
+        return RecurrentOutput(x if beyond is None else x.masked_fill(beyond, 0), torch.stack(last))
 
     def step(
         self, x: Float[Tensor, " n d"], state: Complex[Tensor, " layers n m"] | None = None
@@ -144,34 +144,31 @@ class LRU(nn.Module):
             state: What the step before gave, or `forward`; zeros by default.
         """
         self._insist_on(x, 2, f"(n, {self.d})", state)
-        if state is None:
-            first = self._layers()[0].nu
-            dtype = torch.promote_types(first.dtype, torch.float32).to_complex()
-            state = first.new_zeros((len(self.layers), len(x), self.m), dtype=dtype)
         if len(self.layers) == 1:
-            x, h = next(iter(self._layers())).step(x, state[0])
+            x, h = self._layers()[0].step(x, None if state is None else state[0])
             return RecurrentOutput(x, h[None])
         following = []
-        for layer, h in zip(self._layers(), state.unbind(0), strict=True):
-            x, h = layer.step(x, h)
+        for i, layer in enumerate(self._layers()):
+            x, h = layer.step(x, None if state is None else state[i])
             following.append(h)
         return RecurrentOutput(x, torch.stack(following))
 
     def _layers(self) -> "list[_Layer]":
         return cast("list[_Layer]", self.layers)
 
-    def _insist_on(self, x: Tensor, ndim: int, shape: str, state: Tensor | None) -> None:
+    def _insist_on(self, x: Tensor, ndim: int, wanted: str, state: Tensor | None) -> None:
         if x.ndim != ndim or x.shape[-1] != self.d or (ndim == 3 and not x.shape[1]):
-            raise ValueError(f"x must have the shape {shape}, got {tuple(x.shape)}")
-        weight = next(iter(self._layers())).nu
+            raise ValueError(f"x must have the shape {wanted}, got {tuple(x.shape)}")
+        weight = self._layers()[0].nu
         if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise ValueError(f"x must be {weight.dtype} as the parameters are, got {x.dtype}")
-        if state is not None and (
-            not state.is_complex() or state.shape != (len(self.layers), len(x), self.m)
-        ):
-            wanted = (len(self.layers), len(x), self.m)
+        if state is None:
+            return
+        kind = torch.complex128 if weight.dtype == torch.float64 else torch.complex64
+        shape = (len(self.layers), len(x), self.m)
+        if state.dtype != kind or state.shape != shape:
             raise ValueError(
-                f"state must be complex of shape {wanted}, got {state.dtype} of shape"
+                f"state must be {kind} of shape {shape}, got {state.dtype} of shape"
                 f" {tuple(state.shape)}"
             )
 
@@ -181,11 +178,14 @@ class LRU(nn.Module):
 
 
 def _insist_on_lengths(lengths: Tensor, x: Tensor) -> None:
-    if lengths.shape != x.shape[:1] or lengths.is_floating_point():
+    fractional = lengths.is_floating_point() or lengths.is_complex()
+    if lengths.shape != x.shape[:1] or fractional or lengths.dtype == torch.bool:
         raise ValueError(
             f"lengths must be {len(x)} integers, got {lengths.dtype} of shape"
             f" {tuple(lengths.shape)}"
         )
+    if torch.compiler.is_compiling():
+        return  # which must not look at numbers
     if len(x) and not (lengths.min() >= 1 and lengths.max() <= x.shape[1]):
         raise ValueError(f"lengths must be from 1 to {x.shape[1]}, got {lengths.tolist()}")
 
@@ -215,15 +215,16 @@ class _Layer(nn.Module):
         a = eigenvalues(self.nu, self.theta)
         gamma = self.log_gamma.exp().repeat_interleave(2)
         b = F.linear(u, self.B * gamma[:, None])
-        h = scan(a, _complex(b.unflatten(-1, (-1, 2)), a.dtype), initial=start, reset=reset)
+        h = scan(a, _complex(b.unflatten(-1, (-1, 2))), initial=start, reset=reset)
         return self._read(x, u, h), h
 
-    def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
         """The output and the state at the next step."""
         u = x if self.norm is None else self.norm(x)
-        a = eigenvalues(self.nu, self.theta)
         b = F.linear(u, self.B).unflatten(-1, (-1, 2)) * self.log_gamma.exp()[:, None]
-        h = torch.addcmul(_complex(b, a.dtype), a, h)
+        h = _complex(b)
+        if before is not None:
+            h = torch.addcmul(h, eigenvalues(self.nu, self.theta), before)
         return self._read(x, u, h), h
 
     def _read(self, x: Tensor, u: Tensor, h: Tensor) -> Tensor:
@@ -233,6 +234,6 @@ class _Layer(nn.Module):
         return x + F.linear(self.activation(r), self.W)
 
 
-def _complex(parts: Tensor, dtype: torch.dtype) -> Tensor:
-    """Complex numbers from their real and imaginary parts."""
-    return torch.view_as_complex(parts.to(dtype.to_real()))
+def _complex(parts: Tensor) -> Tensor:
+    """Complex numbers from their real and imaginary parts, in single precision at least."""
+    return torch.view_as_complex(parts.to(torch.promote_types(parts.dtype, torch.float32)))

@@ -29,7 +29,7 @@ from vademecum.arguments import choice, number, whole
 from vademecum.randomness import source
 from vademecum.results import one_line
 
-__all__ = ["LRUInit", "bounded", "eigenvalues", "lru_init"]
+__all__ = ["LRUInit", "bounded", "eigenvalues", "lru_init", "time_scales"]
 
 _FASTEST = math.log(80.0)  # beyond e^-87 single precision has no normal numbers
 
@@ -119,6 +119,15 @@ def eigenvalues(
     nu: Float[Tensor, " *shape"], theta: Float[Tensor, " *shape"]
 ) -> Complex[Tensor, " *shape"]:
     r"""$\exp(-e^\nu + \mathrm i \theta)$, in single precision at least."""
-    if nu.dtype in (torch.bfloat16, torch.float16):
-        nu, theta = nu.float(), theta.float()
-    return torch.polar((-bounded(nu, nu.dtype).exp()).exp(), theta)
+    nu = _single_at_least(nu)
+    return torch.polar((-bounded(nu, nu.dtype).exp()).exp(), _single_at_least(theta))
+
+
+def time_scales(nu: Float[Tensor, " *shape"]) -> Float[Tensor, " *shape"]:
+    r"""$e^{-\nu}$, in single precision at least: it may be a million."""
+    nu = _single_at_least(nu)
+    return (-bounded(nu, nu.dtype)).exp()
+
+
+def _single_at_least(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
