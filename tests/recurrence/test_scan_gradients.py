@@ -106,6 +106,33 @@ def test_vmap_of_gradients_and_directions():
     assert all(torch.allclose(x, y) for x, y in zip(*pairs, strict=True))
 
 
+@pytest.mark.parametrize("orders", list(itertools.product(("jacfwd", "jacrev"), repeat=2)))
+@pytest.mark.parametrize("reverse", [False, True])
+def test_second_derivatives_in_every_order(orders, reverse):
+    """Also forward mode within forward mode, which torch switches off within a custom `jvp`."""
+    z, reset = drawn(2 + 6 + 2), torch.tensor([False, True, False])
+    found = []
+    for f in (scan, loop):
+
+        def total(z, f=f):
+            given = {"initial": z[8:], "reset": reset, "reverse": reverse}
+            return f(z[:2].tanh(), z[2:8].view(3, 2), **given).pow(3).sum()
+
+        for order in orders:
+            total = getattr(torch.func, order)(total)
+        found.append(total(z))
+    assert torch.allclose(*found, rtol=1e-11, atol=1e-11)
+
+
+def test_directions_where_nobody_records():
+    a, b = drawn(3, modulus=1.0).requires_grad_(), drawn(9, 3)
+    with torch.no_grad(), forward_ad.dual_level():
+        h = scan(forward_ad.make_dual(a, torch.ones_like(a)), b)
+        tangent = forward_ad.unpack_dual(h).tangent
+    assert tangent is not None
+    assert not tangent.requires_grad
+
+
 def test_directions_pass_through_a_backward_that_keeps_no_graph():
     a, b = drawn(3, modulus=1.0), drawn(9, 3)
     results = []

@@ -18,8 +18,9 @@ WRONG = [
         "must broadcast, got a: (1, 3), b: (2, 5, 3), initial: (7, 1, 3)",
     ),
     ({"reset": torch.ones(2, 4).bool()}, "reset: (2, 4, 1)"),
-    ({"b": torch.ones(2, 5, 3).long()}, "b must be floating point or complex, got torch.int64"),
-    ({"a": torch.ones(3).int()}, "a must be floating point or complex, got torch.int32"),
+    ({"b": torch.ones(2, 5, 3).long()}, "b must be one of bfloat16, float32, complex64, float64, "),
+    ({"a": torch.ones(3).int()}, "float64, complex128, got torch.int32"),
+    ({"a": torch.ones(3).half()}, "float64, complex128, got torch.float16"),
     (
         {"a": torch.ones(3).double()},
         "b must have the precision of a, torch.float64, got torch.float32",

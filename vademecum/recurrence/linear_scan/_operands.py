@@ -24,7 +24,8 @@ def of_one_kind(
         if not isinstance(x, Tensor):
             raise ValueError(f"{name} must be a tensor, got {type(x).__name__}")
         if name != "reset" and x.dtype not in _PRECISIONS:
-            raise ValueError(f"{name} must be floating point or complex, got {x.dtype}")
+            kinds = ", ".join(str(kind).removeprefix("torch.") for kind in _PRECISIONS)
+            raise ValueError(f"{name} must be one of {kinds}, got {x.dtype}")
         if x.device != a.device:
             raise ValueError(f"{name} must be on the device of a, {a.device}, got {x.device}")
         if name != "reset" and _PRECISIONS[x.dtype] != _PRECISIONS[a.dtype]:

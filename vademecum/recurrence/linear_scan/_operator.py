@@ -154,6 +154,11 @@ def _before(h: Tensor, initial: Tensor | None, reset: Tensor | None, reverse: bo
     return before if reset is None else before.masked_fill(reset, 0)
 
 
+def _primal(x: Any) -> Any:
+    """A tensor without its direction."""
+    return None if x is None else forward_ad.unpack_dual(x).primal
+
+
 class _Scan(torch.autograd.Function):
     """The operator outside of compiled code, where it can also be differentiated forward."""
 
@@ -179,13 +184,18 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx, *grad_inputs):
+        # torch calls this with forward mode off, so that directions of directions would be lost;
+        # that we leave inference mode, where nobody is, switches it on again.
         da, db, dinitial, *_ = grad_inputs
-        a, h, initial, reset = ctx.saved_tensors
-        push = torch.zeros_like(h) if db is None else db
-        if da is not None:
-            if ctx.late:
-                moved = da * h if reset is None else (da * h).masked_fill(reset, 0)
-                push = push + _before(moved, None, None, ctx.reverse)
-            else:
-                push = push + da * _before(h, initial, reset, ctx.reverse)
-        return _Scan.apply(a, push, dinitial, reset, ctx.reverse, ctx.late)
+        recorded = torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.set_grad_enabled(recorded):
+            *saved, reset = ctx.saved_tensors
+            a, h, initial = map(_primal, saved)
+            push = torch.zeros_like(h) if db is None else db
+            if da is not None:
+                if ctx.late:
+                    moved = da * h if reset is None else (da * h).masked_fill(reset, 0)
+                    push = push + _before(moved, None, None, ctx.reverse)
+                else:
+                    push = push + da * _before(h, initial, reset, ctx.reverse)
+            return _Scan.apply(a, push, dinitial, reset, ctx.reverse, ctx.late)
