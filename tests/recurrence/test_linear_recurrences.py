@@ -69,6 +69,16 @@ def test_without_output_matrices_the_states_come_out():
     assert torch.allclose(net(x).output, wanted, rtol=0, atol=1e-12)
 
 
+def test_autocast_leaves_the_states_of_a_diagonal_in_single_precision():
+    net, x = LinearRecurrence(torch.rand(3), torch.randn(3, 2), torch.eye(3)), torch.randn(2, 9, 2)
+    wanted = net(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, state = net(x)
+    assert state.dtype == torch.float32
+    assert torch.allclose(y.float(), wanted.output, atol=0.1)
+    assert torch.allclose(state, wanted.state, atol=0.1)
+
+
 def test_laws_of_parts():
     check_part(made(dtype=torch.float32), torch.randn(4, 7, 2))
     real = LinearRecurrence(torch.tensor([0.5, -0.3]), torch.randn(2, 3), torch.eye(2))

@@ -75,7 +75,7 @@ class LinearRecurrence(nn.Module):
         x, state = self._checked(x, state, 3)
         b = x @ self.B.T
         if self.A.ndim == 1:
-            h = scan(self.A, b, initial=state)
+            h = scan(self.A, b.to(state.dtype), initial=state)  # autocast may have halved b
         else:
             steps, transposed = [], self.A.T
             for t in range(x.shape[1]):
@@ -180,6 +180,10 @@ def diagonalize_recurrence(
     Raises:
         ValueError: If the matrix is defective: it has no basis of eigenvectors.
 
+    Note:
+        Below single precision there are no complex numbers: then the new one is in single, and
+        wants inputs in single.
+
     Example:
         >>> A = torch.tensor([[0.5, 1.0], [0.0, 0.25]])
         >>> form = diagonalize_recurrence(LinearRecurrence(A, torch.eye(2), torch.eye(2)))
@@ -200,7 +204,7 @@ def diagonalize_recurrence(
             f"A is defective: its eigenvectors have the condition number {condition:.3g}, more than"
             f" {limit:.3g}"
         )
-    dtype = recurrence.A.dtype.to_complex()
+    dtype = torch.promote_types(recurrence.A.dtype, torch.complex64)
     inputs = torch.linalg.solve(vectors, B.to(vectors.dtype))
     outputs = recurrence.C.to(vectors.dtype) @ vectors
     direct = None if recurrence.D is None else recurrence.D.to(dtype)
