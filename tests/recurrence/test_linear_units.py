@@ -2,6 +2,8 @@
 
 import io
 import math
+import subprocess
+import sys
 from typing import Any, cast
 
 import pytest
@@ -236,6 +238,28 @@ def test_it_is_saved_and_loaded_with_every_parameter_real():
     other.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(other(x).output, net(x).output)
     assert not any(p.is_complex() for p in net.parameters())
+
+
+COMPILED = """
+import torch
+from vademecum.recurrence import LRU
+net, x = LRU(3, 4, layers=2, norm=True), torch.randn(2, 7, 3)
+fast = torch.compile(net, fullgraph=True, backend="aot_eager")
+given = {"reset": torch.rand(2, 7) < 0.2, "lengths": torch.tensor([7, 3])}
+mine, other = fast(x, **given), net(x, **given)
+assert torch.allclose(mine.output, other.output, atol=1e-6)
+weights = list(net.parameters())
+for a, b in zip(*(torch.autograd.grad(r.output.sum(), weights) for r in (mine, other))):
+    assert torch.allclose(a, b, atol=1e-5)
+step = torch.compile(net.step, fullgraph=True, backend="aot_eager")
+for state in (None, other.state.detach()):
+    assert torch.allclose(step(x[:, 0], state).output, net.step(x[:, 0], state).output, atol=1e-6)
+"""
+
+
+def test_it_compiles_whole():
+    """In a process of its own: the run-time type checks of tests are not compiled."""
+    subprocess.run([sys.executable, "-c", COMPILED], check=True)
 
 
 def test_derivatives_by_torch_func_and_an_empty_batch():
