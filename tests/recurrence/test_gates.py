@@ -158,6 +158,10 @@ def test_gates_of_cells(cell, bias):
         assert torch.allclose(trace.h[:, t], h, rtol=0, atol=1e-13)
         assert c is None or torch.allclose(trace.c[:, t], c, rtol=0, atol=1e-13)
         assert torch.allclose(found.output[:, t], h, rtol=0, atol=1e-13)
+    last = [s if isinstance(s, tuple) else (s,) for s in (found.state, state)]
+    for a, b in zip(*last, strict=True):
+        assert a.shape == b.shape
+        assert torch.allclose(a, b, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("net", [ElmanRNN(3, 4, 2), CourseLSTM(3, 4, 2), CourseGRU(3, 4)])
@@ -171,6 +175,15 @@ def test_gates_of_our_own(net):
     if isinstance(net, CourseLSTM):
         before = torch.cat((torch.zeros(5, 1, 4), trace.c[:, :-1]), 1)
         assert torch.allclose(trace.c, trace.f * before + trace.i * trace.g, atol=1e-6)
+        assert net.U is not None
+        assert torch.allclose(trace.h, trace.o * torch.tanh(trace.c @ net.U.T), atol=1e-6)
+    if isinstance(net, CourseGRU):
+        before = torch.cat((torch.zeros(5, 1, 4), trace.h[:, :-1]), 1)
+        assert torch.allclose(trace.h, (1 - trace.z) * trace.n + trace.z * before, atol=1e-6)
+    if isinstance(net, ElmanRNN):
+        before = torch.cat((torch.zeros(5, 1, 4), trace.h[:, :-1]), 1)
+        assert net.b is not None
+        assert torch.allclose(trace.a, before @ net.U.T + x @ net.V.T + net.b, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

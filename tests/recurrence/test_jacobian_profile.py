@@ -242,6 +242,12 @@ def test_bounds_hold_and_are_those_of_the_weights():
     assert bounds is not None
     norm = torch.linalg.matrix_norm(sigmoid.U.detach().double(), 2)
     assert torch.allclose(bounds[0], torch.arange(2, -1, -1).double() * (norm / 4).log())
+    softmax = ElmanRNN(1, 2, activation="softmax", bias=False).double()
+    softmax.U.data = 0.7 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double()  # norm 1.4
+    found = jacobian_profile(softmax, torch.zeros(1, 4, 1).double())  # states stay at (1/2, 1/2)
+    assert found.log_bounds is not None
+    assert torch.allclose(found.log_norms[0], math.log(0.7) * torch.arange(3, -1, -1).double())
+    assert torch.allclose(found.log_bounds, found.log_norms[0])
     assert jacobian_profile(made("gru"), torch.randn(3, 1, D).double()).log_bounds is None
     both = jacobian_profile(made("tanh", bidirectional=True), torch.randn(3, 1, D).double())
     assert both.log_bounds is not None

@@ -41,6 +41,10 @@ def test_count_recurrent_params_of_our_own():
     course = count_recurrent_params("lstm", 3, 4, mixing=True, **one)
     assert course.total == entries(CourseLSTM(3, 4, 2))
     assert (course.matrices, course.biases) == (6, 16)
+    wide = count_recurrent_params("lstm", 3, 4, layers=2, bidirectional=True, projection=2, k=5)
+    made = nn.LSTM(3, 4, num_layers=2, bidirectional=True, proj_size=2, device="meta")
+    assert wide.total == entries(made) + 5 * 2 * 2  # the outputs read both directions
+    assert wide.matrices == 2 * 2 * (4 + 1) + 1
 
 
 count: Any = count_recurrent_params
