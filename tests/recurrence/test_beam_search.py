@@ -147,6 +147,18 @@ def test_search_stops_when_all_have_ended():
     torch.testing.assert_close(found.scores.exp(), torch.tensor([[0.9, 0.09]]))
 
 
+def test_search_does_not_go_on_for_strings_that_cannot_be():
+    calls = []
+
+    def step(tokens, state):
+        calls.append(len(tokens))
+        return torch.tensor([[0.0, -math.inf, -math.inf]]).expand(len(tokens), 3), state
+
+    found = beam_search(step, torch.tensor([1]), beam=3, max_length=50, end=0)
+    assert calls == [1]
+    assert found.lengths.tolist() == [[1, 0, 0]]
+
+
 def test_length_penalty_by_hand():
     """0 (the end) has 0.4; 1 then 0 has 0.36: the longer one wins if lengths are divided by."""
     law = torch.tensor([[0.4, 0.6], [0.6, 0.4]]).log()

@@ -248,3 +248,19 @@ def test_a_string_longer_than_a_float_can_hold():
     found = sequence_log_prob(model, x, y)
     assert found < -300
     assert torch.isfinite(found).all()
+
+
+@pytest.mark.parametrize("cell", ["tanh", "gru", "lstm"])
+def test_states_begin_at_zero(cell):
+    model = FeedbackRNN(2, 5, 3, cell=cell, layers=2).double()
+    x, y = torch.randn(2, T, 2).double(), torch.randint(3, (2, T))
+    fed = torch.cat((torch.full((2, 1), 3), y[:, :-1]), 1)
+    wanted, _ = model.decoder.rnn(torch.cat((x, embedded(model, fed)), 2))
+    torch.testing.assert_close(model.run(x, y).states, wanted, rtol=0, atol=1e-14)
+
+
+def test_the_default_encoder_of_captions_keeps_the_size_of_its_signal():
+    encoder: Any = CaptionModel(3, features=64).encoder
+    for layer, inputs in ((2, 16), (4, 32)):
+        spread = float(encoder[layer].weight.std()) / math.sqrt(2 / (9 * inputs))
+        assert abs(spread - 1) < 0.1

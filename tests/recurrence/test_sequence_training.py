@@ -55,6 +55,18 @@ def test_scheduled_sampling_without_truth_is_free_running():
         assert torch.equal(one, other)
 
 
+def test_coins_do_not_depend_on_what_is_drawn():
+    """All symbols are equally probable, also among those that were not given."""
+    model = FeedbackRNN(0, 4, 3)
+    _ = [nn.init.zeros_(p) for p in model.parameters()]
+    n, y = 2000, torch.randint(3, (2000, 3))
+    source = torch.Generator().manual_seed(6)
+    run = scheduled_sampling(model, torch.zeros(n, 3, 0), y, 0.6, generator=source)
+    own = torch.bincount(run.outputs[~run.given], minlength=3)
+    assert abs(int(own.sum()) - 2400) < 5 * 38  # five standard errors of 6000 coins
+    assert torch.all((own - 800).abs() < 150)
+
+
 def test_scheduled_sampling_trains():
     """A gradient reaches every parameter, and is that of the loss on the truth."""
     model = FeedbackRNN(2, 5, 3, cell="gru", layers=2)
@@ -113,6 +125,9 @@ def test_professor_forcing_against_its_equations(both, end):
     (own,) = torch.autograd.grad(losses.generator.sum(), [judge.scale],
                                  allow_unused=True, retain_graph=True)  # fmt: skip
     assert own is None
+    (theirs,) = torch.autograd.grad(losses.discriminator.sum(), [weight],
+                                    allow_unused=True, retain_graph=True)  # fmt: skip
+    assert theirs is None
     mine = torch.autograd.grad(losses.generator.sum(), [weight])
     by_hand = softplus(-judged[1]) + both * softplus(judged[0])
     torch.testing.assert_close(mine, torch.autograd.grad(by_hand.sum(), [weight]))
