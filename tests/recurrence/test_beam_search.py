@@ -159,6 +159,13 @@ def test_search_does_not_go_on_for_strings_that_cannot_be():
     assert found.lengths.tolist() == [[1, 0, 0]]
 
 
+def test_what_a_model_says_after_the_end_does_not_matter():
+    law = torch.tensor([[math.nan, 5.0], [math.log(0.4), math.log(0.6)]])
+    found = beam_search(lambda y, s: (law[y], s), torch.tensor([1]), beam=4, max_length=3, end=0)
+    wanted = torch.tensor([[0.4, 0.24, 0.216, 0.144]])
+    torch.testing.assert_close(found.scores.exp(), wanted)
+
+
 def test_length_penalty_by_hand():
     """0 (the end) has 0.4; 1 then 0 has 0.36: the longer one wins if lengths are divided by."""
     law = torch.tensor([[0.4, 0.6], [0.6, 0.4]]).log()
