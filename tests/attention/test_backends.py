@@ -54,13 +54,14 @@ def test_every_backend_agrees_with_the_cpu(dtype, backend, how, kv_heads):
         assert not grad[2].any()
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_no_keys_need_no_synchronisation():
     layer, x = made(torch.bfloat16)
     mask = torch.rand(3, 33, 33, device="cuda") < 0.5
     lengths = torch.tensor([33, 5, 0], device="cuda")
     assert not layer(x, x[:, :5], causal=True)[:, :28].any()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         layer(x, mask=mask).sum().backward()
         layer(x, lengths=lengths, causal=True).sum().backward()
     finally:

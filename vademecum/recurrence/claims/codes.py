@@ -231,9 +231,9 @@ def image_captioning(
 
     For random models: probabilities of all captions of at most four symbols and of those without
     an end add up to one; an image that is shifted has the same law under circular convolutions and
-    a global mean. A small model learns different captions of random images until none has a
-    negative log-likelihood above 0.01; with the features replaced by a constant the mean over the
-    images could not fall below the logarithm of their number.
+    a global mean. A small model, the best of four starts at most, learns different captions of
+    random images until none has a negative log-likelihood above 0.01; with the features replaced by
+    a constant the mean over the images could not fall below the logarithm of their number.
 
     Knobs:
         feature: What the decoder gets of an image: its own features, or the mean of all images.
@@ -257,12 +257,22 @@ def image_captioning(
     captions = torch.cat((captions, torch.zeros(images, 1, dtype=torch.long)), 1)
     if feature == "constant":
         x = x.mean(0, keepdim=True).expand_as(x)
-    pupil = CaptionModel(3, channels=1, features=16, dimension=8, width=24)
-    worst = trained(pupil, x, captions, steps, lr=0.008, enough=0.01)
+    pupil, worst = taught(x, captions, steps)
     yield at_most("largest negative log-likelihood after training", worst, 0.01)
     written = pupil.generate(x, 6)
     right = int((nn.functional.pad(written, (0, 9))[:, :4] == captions).all(1).sum())
     yield equals("captions that are written", right, images)
+
+
+def taught(x: Tensor, captions: Tensor, steps: int) -> tuple[CaptionModel, float]:
+    """A model after training, and its largest loss; another if it takes two images for one."""
+    left = 4
+    while True:  # one start in a hundred stays at ln 2; without features all stay at ln 4
+        left -= 1
+        pupil = CaptionModel(3, channels=1, features=16, dimension=8, width=24)
+        worst = trained(pupil, x, captions, steps, lr=0.008, enough=0.01)
+        if not left or not 0.01 < worst < 1.2:
+            return pupil, worst
 
 
 image_captioning.foil(

@@ -150,6 +150,48 @@ def _step(
 
 @jit
 @no_type_check
+def _earlier(
+    h, reset, sh, sr, t, stop, T, inside,
+    BT: tl.constexpr, KIND: tl.constexpr, REVERSE: tl.constexpr, RESET: tl.constexpr,
+    GRADIENT: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """States before the steps from `t` on, and their resets, where gradients are wanted."""
+    ks = ()
+    zs = ()
+    if GRADIENT:
+        ks = _rows(h, sh, t, 0, T - 1, T, inside, BT, KIND, REVERSE, 1, WIDE)
+        if RESET:
+            zs = _rows(reset, sr, t, 0, stop, T, inside, BT, 0, REVERSE, 0, WIDE)
+    return ks, zs
+
+
+@jit
+@no_type_check
+def _pulled(
+    f, g, ks, zs, i: tl.constexpr,
+    KIND: tl.constexpr, ACC: tl.constexpr, RESET: tl.constexpr,
+):  # fmt: skip
+    """The derivative by the factor of a step: the conjugate state before it times (f, g)."""
+    x, y = _row(ks, i, KIND, ACC)
+    z = x * f
+    w = z
+    if KIND >= 2:
+        z, w = z + y * g, x * g - y * f
+    if RESET:
+        z, w = tl.where(zs[i] != 0, 0.0, z), tl.where(zs[i] != 0, 0.0, w)
+    return z, w
+
+
+@jit
+@no_type_check
+def _place(t, T, D, REVERSE: tl.constexpr, WIDE: tl.constexpr):
+    """Where step `t` lies in the result."""
+    at = (T - 1 - t) if REVERSE else t
+    return (at.to(tl.int64) if WIDE else at) * D
+
+
+@jit
+@no_type_check
 def states(
     a, b, out, before, reset, h, by_a,
     sa_n, sa, sb_n, sb, ss_n, ss, sr_n, sr, sh_n, sh, T, S, D, sequences,
@@ -178,29 +220,19 @@ def states(
             a, b, reset, sa, sb, sr, t, stop, T, inside,
             BT, KIND, CONSTANT, REVERSE, LATE, RESET, WIDE,
         )  # fmt: skip
-        ks = ()
-        zs = ()
-        if GRADIENT:
-            ks = _rows(h, sh, t, 0, T - 1, T, inside, BT, KIND, REVERSE, 1, WIDE)
-            if RESET:
-                zs = _rows(reset, sr, t, 0, stop, T, inside, BT, 0, REVERSE, 0, WIDE)
+        ks, zs = _earlier(
+            h, reset, sh, sr, t, stop, T, inside, BT, KIND, REVERSE, RESET, GRADIENT, WIDE
+        )
         k, m = tl.zeros((BD,), ACC), tl.zeros((BD,), ACC)
         for i in tl.static_range(BT):
             good = inside & (t + i < stop)
-            row = (T - 1 - t - i) if REVERSE else (t + i)
-            row = (row.to(tl.int64) if WIDE else row) * D
+            row = _place(t + i, T, D, REVERSE, WIDE)
             f, g, _, _ = _step(
                 f, g, xs, us, rs, p, q, i, t > 0, KIND, ACC, CONSTANT, CONJ, RESET, INITIAL
             )
             _write(out, row, f, g, good, KIND)
             if GRADIENT:
-                x, y = _row(ks, i, KIND, ACC)
-                z = x * f
-                w = z
-                if KIND >= 2:
-                    z, w = z + y * g, x * g - y * f
-                if RESET:
-                    z, w = tl.where(zs[i] != 0, 0.0, z), tl.where(zs[i] != 0, 0.0, w)
+                z, w = _pulled(f, g, ks, zs, i, KIND, ACC, RESET)
                 if CONSTANT:
                     k, m = k + tl.where(good, z, 0.0), m + tl.where(good, w, 0.0)
                 else:
