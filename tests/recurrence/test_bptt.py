@@ -135,6 +135,18 @@ def test_step_gradients_are_those_of_untied_copies(kind):
             assert close(g[t], w)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_step_gradients_of_the_backward_direction_lie_at_their_inputs(kind):
+    both, one = made(kind, "both ways"), made(kind)
+    own = both.state_dict()
+    one.load_state_dict({k: own[f"{k}_reverse"] for k in one.state_dict()})
+    x, m = torch.randn(T, N, D).double(), both.proj_size or M
+    y = torch.randn(T, N, 2 * m).double()
+    found = bptt(both, x, y, loss=square).step_gradients
+    alone = bptt(one, x.flip(0), y[..., m:].flip(0), loss=square).step_gradients
+    assert all(close(found[f"{k}_reverse"], g.flip(0)) for k, g in alone.items())
+
+
 @pytest.mark.parametrize("kind", CELLS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_cells(kind, bias):

@@ -188,7 +188,7 @@ def test_a_product_that_is_zero():
     assert found.log_norms[0, 0].exp().round(decimals=9).tolist() == [0.0, 0.0, 0.0, 100.0, 1.0]
     assert float(found.lyapunov) == -math.inf
     assert draw_jacobian_profile(found).axes
-    dead = nn.RNN(1, 2, nonlinearity="relu", bias=False)
+    dead: Any = nn.RNN(1, 2, nonlinearity="relu", bias=False)
     for p in dead.parameters():
         nn.init.constant_(p, -1.0)
     found = jacobian_profile(dead, torch.ones(4, 1, 1))
