@@ -2,8 +2,7 @@
 
 Three kinds of calls are seen: torch's `scaled_dot_product_attention`, the functional form of
 `nn.MultiheadAttention`, and a softmax over the last axis of scores that are a product of two
-tensors, scaled and masked in any way. Each is looked at as soon as the next call begins, then let
-go.
+tensors, scaled and masked in any way. Each is looked at before the next call begins, then let go.
 """
 
 import functools
@@ -11,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -28,9 +28,10 @@ __all__ = ["Catcher"]
 _PRODUCTS = {"matmul", "bmm", "baddbmm", "einsum", "rmatmul"}
 _KEPT = {  # what scores may go through on their way to the softmax
     "mul", "rmul", "imul", "div", "truediv", "itruediv", "idiv", "add", "radd", "iadd", "sub",
-    "isub", "masked_fill", "where", "to", "float", "double", "type", "type_as", "view", "reshape",
-    "unflatten", "flatten", "unsqueeze", "squeeze", "contiguous", "clone", "detach", "tanh",
-    "clamp", "maximum", "max", "nan_to_num", "setitem",
+    "rsub", "isub", "neg", "masked_fill", "where", "to", "float", "double", "half", "bfloat16",
+    "type", "type_as", "view", "reshape", "unflatten", "flatten", "unsqueeze", "squeeze", "expand",
+    "transpose", "permute", "cat", "getitem", "contiguous", "clone", "detach", "tanh", "clamp",
+    "maximum", "max", "nan_to_num", "setitem",
 }  # fmt: skip
 _KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
@@ -68,20 +69,26 @@ class Catcher(TorchFunctionMode):
                 out = func(*args, **kwargs)
             self._note_fused(func, args, kwargs, out)
             return out
+        renamed = self._complete_pending(name, args)
         out = func(*args, **kwargs)
-        self._watch_pending(name, args, out)
+        if renamed is not None:
+            self.pending = renamed, out
         made = args[0] if name == "setitem" else out
         if not isinstance(made, Tensor):
             return out
-        if name == "softmax":
+        if name in ("softmax", "special_softmax"):
             self._note_softmax(args, kwargs, made)
         elif name in _PRODUCTS:
             factors = [t for _, t in named_tensors((args, kwargs))]
-            if not any(t.untyped_storage().data_ptr() in self.weights for t in factors):
+            if not any(self._is_weight(t) for t in factors):
                 self._mark(made)
         elif name in _KEPT and any(self._is_score(t) for _, t in named_tensors((args, kwargs))):
             self._mark(made)
         return out
+
+    def _is_weight(self, t: Tensor) -> bool:
+        dense = t.layout == torch.strided and not t.is_nested
+        return dense and t.untyped_storage().data_ptr() in self.weights
 
     def _mark(self, t: Tensor) -> None:
         self.scores[id(t)] = weakref.ref(t)
@@ -92,8 +99,10 @@ class Catcher(TorchFunctionMode):
 
     def _owner(self) -> _Frame:
         """The submodule whose code runs; of a layer that is a softmax, the one around it."""
-        frames = [f for f in self.frames if not isinstance(f.module, nn.Softmax)]
-        return frames[-1] if frames else self.frames[0]
+        return (self._attending() or self.frames)[-1]
+
+    def _attending(self) -> list[_Frame]:
+        return [f for f in self.frames if not isinstance(f.module, nn.Softmax)]
 
     def _note_fused(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         frame = self._owner()
@@ -113,14 +122,16 @@ class Catcher(TorchFunctionMode):
     def _note_softmax(self, args: Any, kwargs: Any, weights: Tensor) -> None:
         given = [*args, *(kwargs[key] for key in ("input", "dim") if key in kwargs)]
         scores, axis = (*given, None)[:2]
-        if weights.ndim not in (3, 4) or axis not in (-1, weights.ndim - 1):
+        if weights.ndim < 3 or axis not in (-1, weights.ndim - 1):
             return
         if not isinstance(scores, Tensor) or not self._is_score(scores):
             return
         frame = self._owner()
         self.called.add(frame.name)
         if self.wanted(frame.name):
-            self._keep(frame, {"weights": four_axes(weights, self.n)}, None)
+            alone = scores.detach().amax(-1, keepdim=True) == -torch.inf
+            how = {"weights": four_axes(weights, self.n), "alone": four_axes(alone, self.n)}
+            self._keep(frame, how, None)
         else:
             self.calls.append(Seen(frame.name, (0, 0, 0, 0)))
 
@@ -132,7 +143,7 @@ class Catcher(TorchFunctionMode):
             shape = (*q.shape[:3], k.shape[2])
         seen = Seen(frame.name, shape, **how)
         self.calls.append(seen)
-        for place in reversed(self.frames):  # the innermost one that is given tokens
+        for place in reversed(self._attending()):  # the innermost one that is given tokens
             x = tokens_among(place.given, shape, place.module)
             if x is not None:
                 seen.before = rank_one_distance(x)
@@ -140,19 +151,22 @@ class Catcher(TorchFunctionMode):
                 break
         self.pending = seen, out
 
-    def _watch_pending(self, name: str, args: Any, out: Any) -> None:
-        """A query without keys gets zeros from the model itself, right after the call."""
+    def _complete_pending(self, name: str, args: Any) -> Seen | None:
+        """Look at the last call, unless what comes only gives its answer another shape.
+
+        A query without keys gets zeros from the model itself, right after the call.
+        """
         if self.pending is None or name in ("dim", "size", "len"):
-            return
+            return None
         seen, given = self.pending
         mine = given is not None and bool(args) and args[0] is given
         if mine and name in ("reshape", "view") and seen.shape[2] > 1:
             self._one_query_each(seen)
-            self.pending = seen, out
-            return
+            return seen
         if mine and name == "masked_fill" and args[2:] == (0,) and args[1].shape[-1] == 1:
             seen.alone = args[1]
         self.flush()
+        return None
 
     def _one_query_each(self, seen: Seen) -> None:
         """The single query of heads that share keys, if it was put as several queries of one."""
@@ -168,7 +182,8 @@ class Catcher(TorchFunctionMode):
         if self.pending is not None:
             seen, _ = self.pending
             self.pending = None
-            seen.value = self.visit(seen)
+            with torch.no_grad(), torch.autocast(seen.device.type, enabled=False):
+                seen.value = self.visit(seen)
             seen.release()
 
     def entered(

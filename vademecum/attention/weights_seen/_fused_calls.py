@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 __all__ = ["four_axes", "of_fused"]
@@ -32,11 +33,15 @@ def of_fused(
     enable_gqa: bool = False,
 ) -> dict[str, Any]:
     """What torch's fused attention is given; its causality begins at the first key."""
-    q, k = four_axes(query, n), four_axes(key, n)
+    rows = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])
+    each = query.shape[-3:-2]  # heads of queries: those of keys may be fewer
+    if each == (1,) and key.ndim > 2:
+        each = key.shape[-3:-2]
+    query = query.expand(*rows, *each, *query.shape[-2:])
+    q, k = four_axes(query, n), four_axes(key.expand(*rows, *key.shape[-3:]), n)
     masks: tuple[Tensor, ...] = ()
     if attn_mask is not None:
         wide = (*query.shape[:-2], *attn_mask.shape[-2:])
         masks = (four_axes(attn_mask.expand(wide), n),)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    k = k.expand(len(q), *k.shape[1:])
     return {"q": q, "k": k, "masks": masks, "scale": factor, "causal": is_causal}

@@ -3,6 +3,7 @@
 Modules that bear attention in the name of their class and of which nothing was seen are named.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -50,9 +51,9 @@ def catch(model: nn.Module, x: Any, layers: Layers, visit: Callable[[Seen], Any]
     refuse_nan(x)
     asked = _asked(layers)
     sizes = [len(t) for _, t in named_tensors(x) if t.ndim]
-    if not sizes:
+    if not sizes or not sizes[0]:
         raise ValueError("x must hold a tensor with examples along its first axis")
-    count = iter(range(10**9))
+    count = itertools.count()
 
     def wanted(name: str) -> bool:
         number = next(count)

@@ -32,6 +32,7 @@ class Seen:
         scale: What scores are multiplied by.
         causal: Whether the query t sees the keys up to t.
         weights: The weights, in place of all that.
+        alone: With four axes that broadcast; where True, queries whose weights are zero.
     """
 
     def __init__(
@@ -45,10 +46,11 @@ class Seen:
         scale: float = 1.0,
         causal: bool = False,
         weights: Tensor | None = None,
+        alone: Tensor | None = None,
     ):
         self.name, self.shape, self.scale, self.causal = name, shape, scale, causal
         self.q, self.k, self.masks, self.weights = q, k, masks, weights
-        self.alone: Tensor | None = None  # queries whose answer the model itself overwrites by 0
+        self.alone = alone
         self.value: Any = None
         self.before: Tensor | None = None
         self.after: Tensor | None = None

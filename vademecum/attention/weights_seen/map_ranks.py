@@ -47,7 +47,8 @@ class AttentionRank(NamedTuple):
     names: tuple[str, ...]
     """The modules whose code called attention, in order."""
     stable_rank: tuple[Tensor, ...]
-    """For each call the stable ranks of its maps, of shape (n, heads); 0 for a map of zeros."""
+    """For each call the stable ranks of its maps, of shape (n, heads); 0 for a map of zeros, NaN
+    for one that is not finite."""
     before: Float[Tensor, " layers"]
     """The tokens' distance from rank one as they come to the module that attends, the mean over
     examples; NaN where no input has the shape of tokens."""
@@ -104,7 +105,7 @@ def _ranks(seen: Seen, memory: int | None) -> Tensor:
         for block in seen.blocks(memory):
             A = seen.rows(block)
             gram = A @ A.mT if T <= S else A.mT @ A
-            norm = torch.linalg.eigvalsh(gram)[..., -1]
+            norm = torch.linalg.eigvalsh(gram.nan_to_num())[..., -1]
             found[block[:2]] = A.square().sum((2, 3)) / norm.where(norm > 0, 1)
         return found
     for i in range(n):
@@ -135,8 +136,8 @@ def _large_rank(seen: Seen, i: int, j: int, memory: int | None) -> float:
             total += A.mT @ (A @ v)
         return total
 
-    if not square:
-        return 0.0
+    if not square or math.isnan(square):
+        return square
     op = LinearOperator((S, S), gram, gram, dtype=seen.dtype, device=seen.device)
     ones = torch.ones(S, dtype=seen.dtype, device=seen.device)
     top = eigsh(op, 1, degenerate=False, v0=ones, symmetry_tol=math.inf, tol=1e-3).values
