@@ -16,14 +16,14 @@ from vademecum.randomness import own_randomness
 
 __all__ = ["learned_looks"]
 
-T, WORDS, WIDTH, PORTION = 16, 8, 16, 20
+T, WORDS, WIDTH, PORTION = 16, 8, 16, 10
 Task = Literal["repeat", "reverse", "the one before"]
 
 
 @picture(claims=("attention.multi_head", "attention.causal_mask"), plays="steps")
 def learned_looks(
     task: Task = "repeat",
-    steps: Annotated[int, Range(0, 120, PORTION, unit="steps")] = 60,
+    steps: Annotated[int, Range(0, 60, PORTION, unit="steps")] = 40,
     heads: Literal[1, 2, 4] = 2,
 ) -> Figure:
     """Where heads look, while a model learns to copy.
@@ -91,7 +91,7 @@ def _snapshot(task: str, heads: int, steps: int) -> tuple[nn.Module, torch.optim
     with own_randomness(steps):
         if steps <= 0:
             model = _Copier(heads)
-            return model, torch.optim.Adam(model.parameters(), 0.01)
+            return model, torch.optim.Adam(model.parameters(), 0.02, fused=True)
         before = steps - 1 - (steps - 1) % PORTION
         model, descent = deepcopy(_snapshot(task, heads, before))
         for _ in range(steps - before):
