@@ -125,3 +125,11 @@ def test_tokens_are_not_the_scores_that_a_softmax_layer_is_given():
 def test_no_examples_are_refused(instrument):
     with pytest.raises(ValueError, match="x must hold a tensor with examples along its first axis"):
         instrument(Code(softmax_of), (x_of()[:0],))
+
+
+def test_hooks_of_the_model_itself_may_attend():
+    code, x = Code(lambda x: x), x_of()
+    with code.register_forward_pre_hook(lambda _, args: softmax_of(args[0]) @ args[0]):
+        found = attention_maps(code, x)
+    assert found.names == ("",)
+    close(found.weights[0][:, 0], softmax_of(x))

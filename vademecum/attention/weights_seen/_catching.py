@@ -50,7 +50,7 @@ class Catcher(TorchFunctionMode):
     def __init__(self, model: nn.Module, n: int, wanted: Callable[[str], bool], visit: Any):
         super().__init__()
         self.n, self.wanted, self.visit = n, wanted, visit
-        self.frames: list[_Frame] = []
+        self.frames = [_Frame("", model, ())]  # around hooks of the model itself
         self.calls: list[Seen] = []
         self.called, self.unread = set[str](), set[str]()
         self.weights = {p.untyped_storage().data_ptr() for p in model.parameters() if p.ndim == 2}
