@@ -176,6 +176,9 @@ def test_draw_attention_has_a_map_for_each_head_and_layer():
     shown = axes.images[5].get_array()
     assert shown is not None
     close(torch.as_tensor(shown.data), found.weights[1][0, 1])
+    left, right, low, top = axes.images[5].get_extent()
+    assert 1 == left < right < 2 > low > top == 1
+    assert axes.get_ylim()[0] > axes.get_ylim()[1] == 0  # queries and layers run downwards
     assert [t.get_text() for t in axes.get_yticklabels()] == list(found.names)
     same = draw_attention(found, axes)
     assert same.axes[0] is axes
