@@ -117,7 +117,8 @@ class LRU(nn.Module):
             lengths: How many steps of each sequence count, if shorter ones are padded at their
                 ends: outputs beyond are 0, and the state is that of the last step that counts.
         """
-        self._insist_on(x, 3, f"(n, T, {self.d}), T >= 1", state)
+        layers = [*self._layers()]
+        self._insist_on(x, 3, state, layers)
         if reset is not None and reset.shape != x.shape[:2]:
             raise ValueError(
                 f"reset must have the shape {tuple(x.shape[:2])}, got {tuple(reset.shape)}"
@@ -128,7 +129,7 @@ class LRU(nn.Module):
             beyond = (torch.arange(x.shape[1], device=x.device) >= lengths[:, None])[:, :, None]
             x = x.masked_fill(beyond, 0)  # or a NaN there would enter gradients, as 0 times NaN
         last = []
-        for i, layer in enumerate(self._layers()):
+        for i, layer in enumerate(layers):
             x, h = layer(x, None if state is None else state[i], reset)
             rows = torch.arange(len(h), device=h.device)
             last.append(h[:, -1] if lengths is None else h[rows, lengths - 1])
@@ -143,12 +144,13 @@ class LRU(nn.Module):
             x: The inputs of this step, one for each sequence.
             state: What the step before gave, or `forward`; zeros by default.
         """
-        self._insist_on(x, 2, f"(n, {self.d})", state)
-        if len(self.layers) == 1:
-            x, h = self._layers()[0].step(x, None if state is None else state[0])
-            return RecurrentOutput(x, h[None])
+        layers = [*self._layers()]
+        self._insist_on(x, 2, state, layers)
+        if len(layers) == 1:
+            x, h = layers[0].step(x, None if state is None else state[0])
+            return RecurrentOutput(x, h.unsqueeze(0))
         following = []
-        for i, layer in enumerate(self._layers()):
+        for i, layer in enumerate(layers):
             x, h = layer.step(x, None if state is None else state[i])
             following.append(h)
         return RecurrentOutput(x, torch.stack(following))
@@ -156,16 +158,19 @@ class LRU(nn.Module):
     def _layers(self) -> "list[_Layer]":
         return cast("list[_Layer]", self.layers)
 
-    def _insist_on(self, x: Tensor, ndim: int, wanted: str, state: Tensor | None) -> None:
+    def _insist_on(
+        self, x: Tensor, ndim: int, state: Tensor | None, layers: "list[_Layer]"
+    ) -> None:
         if x.ndim != ndim or x.shape[-1] != self.d or (ndim == 3 and not x.shape[1]):
+            wanted = f"(n, T, {self.d}), T >= 1" if ndim == 3 else f"(n, {self.d})"
             raise ValueError(f"x must have the shape {wanted}, got {tuple(x.shape)}")
-        weight = self._layers()[0].nu
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ValueError(f"x must be {weight.dtype} as the parameters are, got {x.dtype}")
+        dtype = layers[0].nu.dtype
+        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"x must be {dtype} as the parameters are, got {x.dtype}")
         if state is None:
             return
-        kind = torch.complex128 if weight.dtype == torch.float64 else torch.complex64
-        shape = (len(self.layers), len(x), self.m)
+        kind = torch.complex128 if dtype == torch.float64 else torch.complex64
+        shape = (len(layers), len(x), self.m)
         if state.dtype != kind or state.shape != shape:
             raise ValueError(
                 f"state must be {kind} of shape {shape}, got {state.dtype} of shape"
@@ -219,13 +224,15 @@ class _Layer(nn.Module):
         return self._read(x, u, h), h
 
     def step(self, x: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The output and the state at the next step."""
+        """The output and the state at the next step, in as few operations as it takes."""
         u = x if self.norm is None else self.norm(x)
-        b = F.linear(u, self.B).unflatten(-1, (-1, 2)) * self.log_gamma.exp()[:, None]
-        h = _complex(b)
+        h = _complex(F.linear(u, self.B).view(len(x), -1, 2) * self.log_gamma.exp().unsqueeze(1))
         if before is not None:
             h = torch.addcmul(h, eigenvalues(self.nu, self.theta), before)
-        return self._read(x, u, h), h
+        parts = torch.view_as_real(h).flatten(1)
+        parts = parts if parts.dtype == x.dtype else parts.to(x.dtype)
+        r = torch.addmm(torch.addcmul(self.bias, self.D, u), parts, self.C.t())
+        return torch.addmm(x, self.activation(r), self.W.t()), h
 
     def _read(self, x: Tensor, u: Tensor, h: Tensor) -> Tensor:
         """A sum for each unit of the perceptron, and what they make of it beside the residual."""
@@ -236,4 +243,5 @@ class _Layer(nn.Module):
 
 def _complex(parts: Tensor) -> Tensor:
     """Complex numbers from their real and imaginary parts, in single precision at least."""
-    return torch.view_as_complex(parts.to(torch.promote_types(parts.dtype, torch.float32)))
+    low = parts.dtype in (torch.bfloat16, torch.float16)
+    return torch.view_as_complex(parts.float() if low else parts)
