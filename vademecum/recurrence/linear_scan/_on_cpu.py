@@ -16,8 +16,8 @@ from vademecum.recurrence.linear_scan._steps import factor_gradient, run
 
 __all__ = ["gradients_on_cpu", "scan_on_cpu"]
 
-_NARROW = 512  # numbers in a step below which splitting time pays, measured at T = 1000
-_LONG = 256  # steps from which on it pays
+_NARROW = 512  # numbers in a step below which time is split; not tuned
+_LONG = 256  # steps from which on it is; not tuned
 _ROUNDING = 1e-6  # by which a modulus may exceed 1: in a million steps a factor e
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 __all__ = ["factor_gradient", "run"]
 
-_BLOCK = 2**15  # numbers in a block: 256 kB in complex64, half of a core's second cache, measured
+_BLOCK = 2**15  # numbers in a block: 256 kB in complex64, half of a core's second cache
 
 
 def run(
