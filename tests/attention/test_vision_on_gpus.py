@@ -1,12 +1,14 @@
 """Positions, vision transformers and memory networks on a GPU, against the CPU."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from vademecum.attention import MemoryNetwork, ViT, encoding_rotation, rotary, sinusoidal_encoding
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-SHAPE = {"width": 24, "depth": 3, "heads": 3}
+SHAPE: dict[str, Any] = {"width": 24, "depth": 3, "heads": 3}
 
 
 @CUDA

@@ -19,7 +19,7 @@ class Sums(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.a(x).relu()
-        return self.b(torch.addmm(h, h, self.constant))
+        return self.b(torch.addmm(h, h, self.get_buffer("constant")))
 
 
 class Products(Sums):

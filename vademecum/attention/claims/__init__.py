@@ -13,6 +13,6 @@ from vademecum.attention.claims import (
 )
 
 __all__ = [
-    "mixing", "scores", "heads", "positions", "memories", "images", "score_sizes", "directions",
-    "stacks",
+    "mixing", "scores", "score_sizes", "heads", "directions", "positions", "stacks", "memories",
+    "images",
 ]  # fmt: skip

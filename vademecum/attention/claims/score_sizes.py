@@ -1,4 +1,4 @@
-"""Scores: their rank, why they are scaled, and what large ones do to the softmax."""
+"""Sizes of scores: their rank, why they are scaled, and what large ones do to the softmax."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -22,7 +22,7 @@ from vademecum.recurrence.claims import (
 )
 
 __all__ = [
-    "linear_states", "eigenvalues", "scans", "readouts", "conditionals", "fed_back", "states",
-    "unrolled", "directions", "gating", "cells", "lags", "modes", "codes", "jacobians",
-    "backwards", "long_sums", "fading",
+    "states", "unrolled", "jacobians", "backwards", "long_sums", "fading", "lags", "directions",
+    "gating", "cells", "linear_states", "eigenvalues", "scans", "readouts", "conditionals",
+    "fed_back", "modes", "codes",
 ]  # fmt: skip
