@@ -10,7 +10,7 @@ One slot more than the capacity is kept: what is padding is written there, and n
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from vademecum.arguments import whole
@@ -96,7 +96,7 @@ class KeyValueCache:
         keys: Float[Tensor, " n kv_heads T d_k"],
         values: Float[Tensor, " n kv_heads T d_v"],
         *,
-        lengths: Int[Tensor, " n"] | None = None,
+        lengths: Integer[Tensor, " n"] | None = None,
     ) -> KeysAndValues:
         """Write the keys and values of new tokens, and return all: (n, kv_heads, S, d) each.
 

@@ -15,7 +15,7 @@ definition does, to the same numbers up to rounding. The claims are `multi_head`
 from typing import TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Integer, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -100,7 +100,7 @@ class MultiHeadAttention(HeadProjections):
         *,
         values: Float[Tensor, " n S vdim"] | None = None,
         mask: Bool[Tensor, " ..."] | None = None,
-        lengths: Int[Tensor, " n"] | None = None,
+        lengths: Integer[Tensor, " n"] | None = None,
         causal: bool = False,
         positions: Shaped[Tensor, " *rows T"] | None = None,
         cache: KeyValueCache | None = None,
@@ -181,7 +181,7 @@ class MultiHeadAttention(HeadProjections):
         keys: Float[Tensor, " n S kdim"],
         values: Float[Tensor, " n S vdim"] | None = None,
         *,
-        lengths: Int[Tensor, " n"] | None = None,
+        lengths: Integer[Tensor, " n"] | None = None,
     ) -> KeyValueCache:
         """A sequence to attend to again and again: its keys and values, in a frozen cache.
 

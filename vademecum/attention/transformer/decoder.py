@@ -11,7 +11,7 @@ and give what all tokens at once give, up to rounding. The claim is `transformer
 
 from collections.abc import Sequence
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from vademecum.arguments import whole
@@ -89,10 +89,10 @@ class TransformerDecoder(nn.Module):
         source: Float[Tensor, " n S d"] | None = None,
         *,
         mask: Bool[Tensor, " ..."] | None = None,
-        lengths: Int[Tensor, " n"] | None = None,
+        lengths: Integer[Tensor, " n"] | None = None,
         causal: bool = True,
         source_mask: Bool[Tensor, " ..."] | None = None,
-        source_lengths: Int[Tensor, " n"] | None = None,
+        source_lengths: Integer[Tensor, " n"] | None = None,
         cache: Sequence[KeyValueCache] | None = None,
     ) -> Float[Tensor, " n T d"]:
         """The tokens after all blocks; what comes out at padding means nothing.
@@ -123,7 +123,7 @@ class TransformerDecoder(nn.Module):
         source: Float[Tensor, " n S d"],
         capacity: int,
         *,
-        lengths: Int[Tensor, " n"] | None = None,
+        lengths: Integer[Tensor, " n"] | None = None,
         all_slots: bool = False,
     ) -> list[KeyValueCache]:
         """Two caches for each block: for the tokens to come, and of the source.

@@ -11,7 +11,7 @@ are padding in every row. The claims are `transformer` and `position_wise_ffn`.
 
 from collections.abc import Sequence
 
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Integer, Shaped
 from torch import Tensor, nn
 
 from vademecum.arguments import whole
@@ -90,7 +90,7 @@ class TransformerEncoder(nn.Module):
         x: Float[Tensor, " n T d"],
         *,
         mask: Bool[Tensor, " ..."] | None = None,
-        lengths: Int[Tensor, " n"] | None = None,
+        lengths: Integer[Tensor, " n"] | None = None,
         causal: bool = False,
         positions: Shaped[Tensor, " *rows T"] | None = None,
         cache: Sequence[KeyValueCache] | None = None,

@@ -5,7 +5,7 @@ and after, as in the claim `transformer`. With the usual sizes it has 44,140,544
 computes what `nn.Transformer` does with the same weights.
 """
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from vademecum.attention.transformer._blocks import Activation
@@ -78,8 +78,8 @@ class Transformer(nn.Module):
         source: Float[Tensor, " n S d"],
         target: Float[Tensor, " n T d"],
         *,
-        source_lengths: Int[Tensor, " n"] | None = None,
-        target_lengths: Int[Tensor, " n"] | None = None,
+        source_lengths: Integer[Tensor, " n"] | None = None,
+        target_lengths: Integer[Tensor, " n"] | None = None,
         causal: bool = True,
     ) -> Float[Tensor, " n T d"]:
         """The target's tokens after the decoder, which has seen the source.
