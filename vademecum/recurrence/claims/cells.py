@@ -181,7 +181,6 @@ gru.foil("the update gate with its roles exchanged, as in torch", update="keeps"
     short=r"\min(z^{t-1}_j, \tilde z^t_j) \le z^t_j \le \max(z^{t-1}_j, \tilde z^t_j),\quad |z^t_j|"
     r" \le 1",
 )
-@torch.no_grad()
 def gru_convexity(cell: Literal["gru", "lstm"] = "gru", T: int = 1000):
     r"""The state of a GRU is a convex combination of the old state and the candidate.
 
@@ -204,6 +203,7 @@ def gru_convexity(cell: Literal["gru", "lstm"] = "gru", T: int = 1000):
             net: Any = CourseGRU(d, m, reset=reset)  # type: ignore[arg-type]
         else:
             net = CourseLSTM(d, m)
+        net.requires_grad_(False)
         for p in net.parameters():
             p.normal_(0, 3)
         if cell == "lstm":
@@ -215,7 +215,7 @@ def gru_convexity(cell: Literal["gru", "lstm"] = "gru", T: int = 1000):
         yield at_least("state", states, torch.minimum(old, new), tol=1e-15, **at)
         yield at_most("state", states, torch.maximum(old, new), tol=1e-15, **at)
         yield at_most("size of a state", states.abs(), 1.0, tol=1e-15, **at)
-    net = CourseGRU(d, m)
+    net = CourseGRU(d, m).requires_grad_(False)
     assert net.bias is not None
     x, z = torch.randn(2, 4, d), torch.randn(2, m)
     for logit in (-1000.0, 1000.0):
