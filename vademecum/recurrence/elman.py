@@ -14,17 +14,12 @@ from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.arguments import choice, whole
-from vademecum.recurrence._sequences import (
-    drawn_weight,
-    insist_on_sequence,
-    insist_on_step,
-    started,
-)
-from vademecum.recurrence.recurrent_outputs import RecurrentOutput
+from vademecum.recurrence._one_state import OneState
+from vademecum.recurrence._sequences import drawn_weight, started
 from vademecum.results import one_line
 
 __all__ = ["ElmanRNN", "RNNTrace"]
@@ -66,7 +61,7 @@ class RNNTrace(NamedTuple):
     __repr__ = one_line
 
 
-class ElmanRNN(nn.Module):
+class ElmanRNN(OneState):
     r"""A simple recurrent network with an output at each step.
 
     Args:
@@ -112,32 +107,6 @@ class ElmanRNN(nn.Module):
         self.b = drawn_weight(m, m=m) if bias else None
         self.W = None if k is None else drawn_weight(k, m, m=m)
         self.c = drawn_weight(k, m=m) if bias and k is not None else None
-
-    def forward(
-        self, x: Float[Tensor, " n T d"], state: Float[Tensor, " n m"] | None = None
-    ) -> RecurrentOutput:
-        """The outputs at all steps, and the last state.
-
-        Args:
-            x: The sequences.
-            state: The states before the first step; zeros by default.
-        """
-        insist_on_sequence(x, self.d, self.V)
-        states = [trace.h for trace in self._steps(x, state)]
-        return RecurrentOutput(self._read(torch.stack(states, 1)), states[-1])
-
-    def step(
-        self, x: Float[Tensor, " n d"], state: Float[Tensor, " n m"] | None = None
-    ) -> RecurrentOutput:
-        """The outputs of one step, and the state after it.
-
-        Args:
-            x: The inputs of this step, one for each sequence.
-            state: The states after the step before; zeros by default.
-        """
-        insist_on_step(x, self.d, self.V)
-        (trace,) = self._steps(x[:, None], state)
-        return RecurrentOutput(self._read(trace.h), trace.h)
 
     def _steps(self, x: Tensor, state: Tensor | None) -> Iterator[RNNTrace]:
         z = started("state", state, len(x), self.m, self.U)

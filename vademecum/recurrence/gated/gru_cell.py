@@ -22,14 +22,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vademecum.arguments import choice, whole
-from vademecum.recurrence._sequences import (
-    drawn_weight,
-    insist_on_sequence,
-    insist_on_step,
-    started,
-)
+from vademecum.recurrence._one_state import OneState
+from vademecum.recurrence._sequences import drawn_weight, started
 from vademecum.recurrence.gated._torch_layers import simple_weights, torch_layer
-from vademecum.recurrence.recurrent_outputs import RecurrentOutput
 from vademecum.results import one_line
 
 __all__ = ["CourseGRU", "GRUTrace"]
@@ -56,7 +51,7 @@ class GRUTrace(NamedTuple):
     __repr__ = one_line
 
 
-class CourseGRU(nn.Module):
+class CourseGRU(OneState):
     r"""A GRU whose reset gate acts before the product, or after it as in torch.
 
     Args:
@@ -101,32 +96,6 @@ class CourseGRU(nn.Module):
         """The constants of G, H and V."""
         self.reset_bias = drawn_weight(m, m=m) if bias and reset == "after" else None
         """The constant that the reset gate multiplies."""
-
-    def forward(
-        self, x: Float[Tensor, " n T d"], state: Float[Tensor, " n m"] | None = None
-    ) -> RecurrentOutput:
-        """The outputs at all steps, and the last state.
-
-        Args:
-            x: The sequences.
-            state: The states before the first step; zeros by default.
-        """
-        insist_on_sequence(x, self.d, self.V)
-        states = [trace.h for trace in self._steps(x, state)]
-        return RecurrentOutput(self._read(torch.stack(states, 1)), states[-1])
-
-    def step(
-        self, x: Float[Tensor, " n d"], state: Float[Tensor, " n m"] | None = None
-    ) -> RecurrentOutput:
-        """The outputs of one step, and the state after it.
-
-        Args:
-            x: The inputs of this step, one for each sequence.
-            state: The states after the step before; zeros by default.
-        """
-        insist_on_step(x, self.d, self.V)
-        (trace,) = self._steps(x[:, None], state)
-        return RecurrentOutput(self._read(trace.h), trace.h)
 
     def _steps(self, x: Tensor, state: Tensor | None) -> Iterator[GRUTrace]:
         z, m = started("state", state, len(x), self.m, self.V), self.m
