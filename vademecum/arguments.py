@@ -140,21 +140,27 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     return value
 
 
-def broadcasting(what: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Shapes that broadcast: from the right, all sizes of an axis are equal or 1.
+def broadcasting(what: str, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    """The shape to which shapes broadcast: from the right, all sizes of an axis are equal or 1.
 
     Raises:
         ValueError: If they do not; it calls the shapes by their names.
 
     Example:
+        >>> broadcasting("shapes", {"x": (2, 1), "y": (4,)})
+        (2, 4)
         >>> broadcasting("shapes", {"x": (2, 3), "y": (4,)})
         Traceback (most recent call last):
         ValueError: shapes must broadcast, got x: (2, 3), y: (4,)
     """
+    common: list[int] = []
     for axis in range(1, 1 + max(map(len, shapes.values()), default=0)):
-        if len({shape[-axis] for shape in shapes.values() if len(shape) >= axis} - {1}) > 1:
+        sizes = {shape[-axis] for shape in shapes.values() if len(shape) >= axis} - {1}
+        if len(sizes) > 1:
             given = ", ".join(f"{name}: {tuple(shape)}" for name, shape in shapes.items())
             raise ValueError(f"{what} must broadcast, got {given}")
+        common.append(sizes.pop() if sizes else 1)
+    return tuple(reversed(common))
 
 
 def _tensor(

@@ -75,7 +75,7 @@ class _Momentum(Descent):
             factor = move.kept / move.ahead
             _scale(group, buffers, factor if batch.keep is None else _held(factor, batch.keep))
         if batch.keep is not None:
-            void = 1 - batch.keep
+            void = 1 - batch.keep.float()  # the only kind that torch takes
         sgd(
             params, grads, list(buffers), has_sparse_grad=False, fused=fused,
             foreach=not fused and together(group, params), found_inf=void, weight_decay=0.0,

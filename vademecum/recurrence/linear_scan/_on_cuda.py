@@ -19,11 +19,11 @@ __all__ = ["gradients_on_cuda", "has_triton", "scan_on_cuda"]
 
 _LANES = 32  # sequences of a program: one warp, so that a step is one instruction
 _BUSY = 132  # programs from which on an H200 has work for all of its processors
-_PROGRAMS = 2048  # programs into which few sequences are split; not tuned
+_PROGRAMS = 2048  # programs into which few sequences are split; more gain nothing
 _SHORT = 1024  # steps that are not worth splitting
 _LIMIT = 1 + 2e-6  # what the square of a modulus may reach by rounding
-_TILE = 8  # steps that a program takes from shared memory at once
-_STAGES = 8  # tiles on their way: 28 kB with two programs on a processor; not tuned
+_TILE = 16  # steps that a program takes from shared memory at once
+_STAGES = 3  # tiles on their way; more or longer ones are slower on an H200
 _HALF_TILE = 16  # numbers of 2 bytes cannot be sent for in advance, so more of them at once
 _KINDS = {torch.float64: 1, torch.complex64: 2, torch.complex128: 3}
 

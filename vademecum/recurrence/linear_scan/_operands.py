@@ -65,9 +65,10 @@ def aligned(
         moved["initial"] = _channels_last(_without_time(initial, time), time)
     if reset is not None:
         moved["reset"] = reset.unsqueeze(-1)
-    if not torch.compiler.is_compiling():  # where sizes may be symbols, torch's own error must do
-        broadcasting("shapes (..., T, D)", {name: x.shape for name, x in moved.items()})
-    shape = torch.broadcast_shapes(*(x.shape for x in moved.values()))
+    if torch.compiler.is_compiling():  # where sizes may be symbols, torch's own error must do
+        shape = torch.broadcast_shapes(*(x.shape for x in moved.values()))
+    else:
+        shape = broadcasting("shapes (..., T, D)", {name: x.shape for name, x in moved.items()})
     wide = {name: x[(None,) * (len(shape) - x.ndim)] for name, x in moved.items()}
     if reset is not None:
         wide["reset"] = wide["reset"].expand(*wide["reset"].shape[:-2], shape[-2], 1)

@@ -14,6 +14,7 @@ All tensors have as many axes as `b`, time is the last but one: `a` is `(..., T 
 `(..., 1, D)`, `reset` `(..., T, 1)`, and they broadcast against `b`, which has the result's shape.
 """
 
+import inspect
 from typing import Any
 
 import torch
@@ -41,23 +42,43 @@ def linear_scan(
     return _Scan.apply(a, b, initial, reset, reverse, late)  # pyright: ignore
 
 
-@torch.library.custom_op("vademecum::linear_scan", mutates_args=())
+# Operators with schemas of their own: torch's wrapper for operators, which finds out the schema and
+# compares storages at each call, takes longer than the kernel.
+_STATES, _GRADIENTS = "vademecum::linear_scan", "vademecum::linear_scan_gradients"
+torch.library.define(
+    _STATES,
+    "(Tensor a, Tensor b, Tensor? initial, Tensor? reset, bool reverse, bool late) -> Tensor",
+)
+torch.library.define(
+    _GRADIENTS,
+    "(Tensor a, Tensor h, Tensor? initial, Tensor? reset, Tensor G, bool reverse)"
+    " -> (Tensor, Tensor)",
+)
+
+
 def _states(
     a: Tensor, b: Tensor, initial: Tensor | None, reset: Tensor | None, reverse: bool, late: bool
 ) -> Tensor:
+    return torch.ops.vademecum.linear_scan(a, b, initial, reset, reverse, late)
+
+
+@torch.library.impl(_STATES, "default")
+def _run_states(a, b, initial, reset, reverse, late):
     way = scan_on_cuda if _fast_on(b.device) else scan_on_cpu
     return way(a, b, initial, reset, reverse, late)
 
 
-@_states.register_fake
-def _(a, b, initial, reset, reverse, late):
+@torch.library.register_fake(_STATES)
+def _fake_states(a, b, initial, reset, reverse, late):
     return torch.empty_like(b, memory_format=torch.contiguous_format)
 
 
-@_states.register_vmap
-def _(info, dims, a, b, initial, reset, reverse, late):
+def _mapped(info, dims, a, b, initial, reset, reverse, late):
     tensors = _in_front(info.batch_size, dims, a, b, initial, reset)
-    return _states(*tensors, reverse, late), 0
+    return torch.ops.vademecum.linear_scan(*tensors, reverse, late), 0
+
+
+torch.library.register_vmap(_STATES, _mapped)
 
 
 def _in_front(size: int, dims: tuple[Any, ...], a, b, initial, reset) -> list[Tensor | None]:
@@ -73,11 +94,15 @@ def _in_front(size: int, dims: tuple[Any, ...], a, b, initial, reset) -> list[Te
     return fronts
 
 
-@torch.library.custom_op("vademecum::linear_scan_gradients", mutates_args=())
 def _gradients(
     a: Tensor, h: Tensor, initial: Tensor | None, reset: Tensor | None, G: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor]:
     """The derivatives by `b` and by `a` of a scan that is not late."""
+    return torch.ops.vademecum.linear_scan_gradients(a, h, initial, reset, G, reverse)
+
+
+@torch.library.impl(_GRADIENTS, "default")
+def _run_gradients(a, h, initial, reset, G, reverse):
     way = gradients_on_cuda if _fast_on(G.device) else gradients_on_cpu
     return way(a, h, initial, reset, G, reverse)
 
@@ -92,8 +117,8 @@ def _fast_on(device: torch.device) -> bool:
     return False
 
 
-@_gradients.register_fake
-def _(a, h, initial, reset, G, reverse):
+@torch.library.register_fake(_GRADIENTS)
+def _fake_gradients(a, h, initial, reset, G, reverse):
     form = torch.contiguous_format
     return torch.empty_like(G, memory_format=form), torch.empty_like(a, memory_format=form)
 
@@ -142,7 +167,7 @@ def _by_factors(a, h, initial, reset, g, reverse: bool, late: bool) -> Tensor:
     return product.sum_to_size(a.shape)
 
 
-_states.register_autograd(_pull_back, setup_context=_remember)
+torch.library.register_autograd(_STATES, _pull_back, setup_context=_remember)
 
 
 def _before(h: Tensor, initial: Tensor | None, reset: Tensor | None, reverse: bool) -> Tensor:
@@ -199,3 +224,7 @@ class _Scan(torch.autograd.Function):
                 else:
                     push = push + da * _before(h, initial, reset, ctx.reverse)
             return _Scan.apply(a, push, dinitial, reset, ctx.reverse, ctx.late)
+
+
+# torch binds the arguments of each call to the signature; to find it out takes longer than that.
+_Scan.forward.__signature__ = inspect.signature(_Scan.forward)
