@@ -156,3 +156,10 @@ def test_a_million_steps():
     T = 999_983  # a prime
     h = scan(torch.tensor([0.5, 1.0]), torch.ones(T, 2))
     assert h[-1].tolist() == [2.0, T]
+
+
+def test_the_first_factor_does_not_count_without_an_initial_state(ways):
+    a = torch.full((20, 1), 0.5)
+    a[0] = torch.inf
+    h = scan(a, torch.ones(20, 1))[:3, 0]
+    assert h.tolist() == [1.0, 1.5, 1.75]
