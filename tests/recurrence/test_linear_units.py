@@ -282,3 +282,10 @@ def test_lru_on_cuda_is_that_of_the_cpu():
         assert torch.allclose(a.cpu(), b, rtol=1e-9, atol=1e-10)
     one = net.step(x[:, 0])
     assert torch.allclose(one.output, y[:, 0], rtol=0, atol=1e-11)
+
+
+def test_matrices_are_drawn_so_that_sizes_stay():
+    net = unit(LRU(100, 150))
+    for matrix, variance in ((net.B, 1 / 200), (net.C, 1 / 150), (net.W, 1 / 100)):
+        ratio = matrix.square().mean().item() / variance
+        assert abs(ratio - 1) < 6 * math.sqrt(2 / matrix.numel())

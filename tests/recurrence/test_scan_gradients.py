@@ -24,7 +24,7 @@ def test_gradients_of_all_subsets(wanted, constant, reverse):
         "b": drawn(2, T, 2, dtype=torch.complex128),
         "initial": drawn(1, 2, dtype=torch.complex128),
     }
-    reset = torch.tensor([[False, False, True, False], [reverse, False, False, not reverse]])
+    reset = torch.tensor([[False, False, True, False], [True, False, False, True]])
 
     def states(*tensors):
         return scan(
@@ -165,3 +165,18 @@ def test_the_operator_passes_torchs_own_checks():
     a, b = drawn(1, 1, 3, modulus=1.0).requires_grad_(), drawn(2, 9, 3).requires_grad_()
     given = (a, b, drawn(2, 1, 3).requires_grad_(), torch.rand(2, 9, 1) < 0.3, False, False)
     torch.library.opcheck(torch.ops.vademecum.linear_scan.default, given)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("constant", [False, True])
+def test_gradients_of_more_steps_than_a_block_has(reverse, constant):
+    T, D = 90, 512  # 4 sequences: blocks of 16 steps
+    a = drawn(*(() if constant else (4, T)), D, modulus=1.0).requires_grad_()
+    b, initial = drawn(4, T, D).requires_grad_(), drawn(4, D).requires_grad_()
+    reset, G = torch.rand(4, T) < 0.1, drawn(4, T, D)
+    given: dict[str, Any] = {"initial": initial, "reset": reset, "reverse": reverse}
+    ours, wanted = (f(a, b, **given) for f in (scan, loop))
+    assert torch.allclose(ours, wanted, rtol=1e-13, atol=1e-13)
+    found, right = (torch.autograd.grad(h, (a, b, initial), G) for h in (ours, wanted))
+    for one, other in zip(found, right, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12 * float(other.abs().max()))
