@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 ROOMS = (
     *("foundations", "connectionism", "linear", "approximation", "gradients", "optimization"),
-    *("convolution", "recurrence", "attention", "tooling"),
+    *("convolution", "recurrence", "attention", "language", "geometry", "tooling"),
 )
 """The finished rooms, in the order of the course; a room imports only rooms before it."""
 

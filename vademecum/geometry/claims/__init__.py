@@ -1,0 +1,1 @@
+"""What the course claims of groups, sets and graphs."""

@@ -1,0 +1,1 @@
+"""Pictures of this room: colourings, orbits, smoothing, critical points."""

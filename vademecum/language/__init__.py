@@ -1,0 +1,7 @@
+"""Word vectors, language models, tokenisers, and how to measure them.
+
+A word is known by the company it keeps: counts of co-occurrence, their *pointwise mutual
+information* and the vectors that factorise it. A *language model* gives every sequence a
+probability, one token after the other (`GPT`), or fills gaps from both sides (`BERT`); *perplexity*
+tells how surprised it is by a text.
+"""

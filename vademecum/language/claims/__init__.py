@@ -1,0 +1,1 @@
+"""What the course claims of word vectors and language models."""

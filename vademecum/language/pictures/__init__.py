@@ -1,0 +1,1 @@
+"""Pictures of this room: word vectors, next tokens, a model that learns."""
