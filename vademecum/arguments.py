@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "bits", "broadcasting", "choice", "floats", "number", "probabilities", "signs", "square",
-    "symmetric", "whole",
+    "bits", "broadcasting", "choice", "floats", "number", "probabilities", "row_lengths", "signs",
+    "square", "symmetric", "whole",
 ]  # fmt: skip
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def floats(
@@ -138,6 +140,23 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return value
+
+
+def row_lengths(name: str, lengths: Any, n: int, T: int, device: torch.device) -> Tensor:
+    """How long each of n rows is, at most T, as integers on a device.
+
+    What they are is looked at on the CPU alone; elsewhere they are cut to 0, ..., T, since to look
+    is to wait for the device.
+    """
+    known = isinstance(lengths, Tensor)
+    if not known or lengths.dtype not in _INTEGERS or lengths.shape != (n,):
+        given = f"{lengths.dtype} of shape {tuple(lengths.shape)}" if known else repr(lengths)
+        raise ValueError(f"{name} must be {n} integers, one for each row, got {given}")
+    lengths = lengths.long()  # small integers wrap around where they meet a larger T
+    seen = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
+    if seen and bool(((lengths < 0) | (lengths > T)).any()):
+        raise ValueError(f"{name} must be between 0 and {T}, got {lengths.tolist()}")
+    return lengths.to(device) if seen else lengths.to(device).clamp(0, T)
 
 
 def broadcasting(what: str, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:

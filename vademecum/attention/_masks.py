@@ -8,9 +8,9 @@ all of them.
 import torch
 from torch import Tensor
 
-__all__ = ["admitted", "bottom_right", "insist_on_booleans", "insist_on_lengths"]
+from vademecum.arguments import row_lengths
 
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+__all__ = ["admitted", "bottom_right", "insist_on_booleans"]
 
 
 def bottom_right(T: int, S: int, device: torch.device) -> Tensor:
@@ -24,23 +24,6 @@ def insist_on_booleans(mask: Tensor) -> torch.Size:
         kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(f"mask must be boolean, True where attention is allowed, got {kind}")
     return mask.shape
-
-
-def insist_on_lengths(lengths: Tensor, n: int, T: int, device: torch.device) -> Tensor:
-    """Lengths of n rows, of at most T each.
-
-    What they are is looked at on the CPU alone; elsewhere they are cut to 0, ..., T, since to look
-    is to wait for the device.
-    """
-    known = isinstance(lengths, Tensor)
-    if not known or lengths.dtype not in _INTEGERS or lengths.shape != (n,):
-        given = f"{lengths.dtype} of shape {tuple(lengths.shape)}" if known else repr(lengths)
-        raise ValueError(f"lengths must be {n} integers, one for each row, got {given}")
-    lengths = lengths.long()  # small integers wrap around where they meet a larger T
-    seen = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
-    if seen and bool(((lengths < 0) | (lengths > T)).any()):
-        raise ValueError(f"lengths must be between 0 and {T}, got {lengths.tolist()}")
-    return lengths.to(device) if seen else lengths.to(device).clamp(0, T)
 
 
 def admitted(
@@ -71,7 +54,7 @@ def admitted(
             )
         mask = full if full.ndim == 4 else full[None, None]
     if lengths is not None:
-        lengths = insist_on_lengths(lengths, n, S, device)
+        lengths = row_lengths("lengths", lengths, n, S, device)
         real = (torch.arange(S, device=device) < lengths[:, None])[:, None, None]
         mask = real if mask is None else mask & real
     return mask

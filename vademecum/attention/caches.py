@@ -13,8 +13,7 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from vademecum.arguments import whole
-from vademecum.attention._masks import insist_on_lengths
+from vademecum.arguments import row_lengths, whole
 from vademecum.results import one_line
 
 __all__ = ["KeyValueCache", "KeysAndValues"]
@@ -90,6 +89,7 @@ class KeyValueCache:
         self.frozen = False
         self._longest = 0  # no row is longer: known without asking the device
         self._even = not all_slots  # whether all rows are as long as the longest
+        self._empty = True
 
     def append(
         self,
@@ -97,6 +97,7 @@ class KeyValueCache:
         values: Float[Tensor, " n kv_heads T d_v"],
         *,
         lengths: Integer[Tensor, " n"] | None = None,
+        slots: Int[Tensor, " n 1 T 1"] | None = None,
     ) -> KeysAndValues:
         """Write the keys and values of new tokens, and return all: (n, kv_heads, S, d) each.
 
@@ -105,6 +106,8 @@ class KeyValueCache:
             values: Of the same tokens.
             lengths: How many of them are real in each row; the others come after them, and are
                 forgotten. All by default.
+            slots: What `slots_for` says of them, where it was asked before: the caches of all
+                layers say the same.
 
         Raises:
             ValueError: If they do not fit the cache, there is no room, or they want gradients.
@@ -112,23 +115,50 @@ class KeyValueCache:
         self._insist_on_shapes(keys, values)
         T = keys.shape[2]
         if lengths is not None:
-            lengths = insist_on_lengths(lengths, len(self.lengths), T, self.lengths.device)
-        self._insist_on_room(T, lengths)
-        self._even = self._even and lengths is None
+            lengths = row_lengths("lengths", lengths, len(self.lengths), T, self.lengths.device)
+        if slots is None:
+            slots = self.slots_for(T, lengths)
+        self._even, self._empty = self._even and lengths is None, False
         if self._even:
             now = slice(self._longest, self._longest + T)
             self.keys[:, :, now], self.values[:, :, now] = keys, values
         else:
-            slots = self.positions(T)
-            if lengths is not None:
-                real = torch.arange(T, device=slots.device) < lengths[:, None]
-                slots = torch.where(real, slots, self.capacity)
-            slots = slots.clamp(max=self.capacity)[:, None, :, None]
+            assert slots is not None
             self.keys.scatter_(2, slots.expand_as(keys), keys)
             self.values.scatter_(2, slots.expand_as(values), values)
         self.lengths.add_(T if lengths is None else lengths)
         self._longest = 0 if self.all_slots else self.slots(T)
         return self.contents()
+
+    def slots_for(
+        self, T: int, lengths: Integer[Tensor, " n"] | None = None
+    ) -> Int[Tensor, " n 1 T 1"] | None:
+        """Where T further tokens will be written; None where they follow in all rows alike.
+
+        Args:
+            T: How many tokens come.
+            lengths: How many of them are real in each row.
+
+        Raises:
+            ValueError: If there is no room.
+        """
+        if lengths is not None:
+            lengths = row_lengths("lengths", lengths, len(self.lengths), T, self.lengths.device)
+        self._insist_on_room(T, lengths)
+        if self._even and lengths is None:
+            return None
+        slots = self.positions(T)
+        if lengths is not None:
+            real = torch.arange(T, device=slots.device) < lengths[:, None]
+            slots = torch.where(real, slots, self.capacity)
+        return slots.clamp(max=self.capacity)[:, None, :, None]
+
+    @property
+    def filled(self) -> int | None:
+        """How many tokens every row holds; None where the device alone knows, or rows differ."""
+        if self._empty:
+            return 0
+        return self._longest if self._even else None
 
     def contents(self) -> KeysAndValues:
         """All keys and values, (n, kv_heads, S, d) each.
@@ -197,7 +227,7 @@ class KeyValueCache:
         """Forget all tokens, in the same memory; no NaN of theirs stays there."""
         for memory in (self.keys, self.values, self.lengths):
             memory.zero_()
-        self._longest, self._even = 0, not self.all_slots
+        self._longest, self._even, self._empty = 0, not self.all_slots, True
 
     def _insist_on_room(self, T: int, lengths: Tensor | None) -> None:
         captured = self.lengths.is_cuda and torch.cuda.is_current_stream_capturing()

@@ -5,3 +5,10 @@ information* and the vectors that factorise it. A *language model* gives every s
 probability, one token after the other (`GPT`), or fills gaps from both sides (`BERT`); *perplexity*
 tells how surprised it is by a text.
 """
+
+from vademecum.language.networks import GPT
+
+__all__ = [
+    # networks
+    "GPT",
+]  # fmt: skip

@@ -2,7 +2,8 @@
 
 Everything is compared before anything is changed: names that are missing, unknown or of another
 shape are told in one error. A model may say what its names were in older files, as pairs of a
-regular expression and what to put in its place, in the attribute `old_names`.
+regular expression and what to put in its place, in the attribute `old_names`, and which names of
+theirs hold no weights, as regular expressions in `unneeded_names`.
 """
 
 import re
@@ -58,6 +59,7 @@ def load_weights(
         _renamed(name, model): tensor
         for name, tensor in given.items()
         if not any(fnmatchcase(name, pattern) for pattern in patterns)
+        and not any(re.search(rule, name) for rule in getattr(model, "unneeded_names", ()))
     }
     own = model.state_dict(keep_vars=True)
     problems = [*_misfits(own, given)]
