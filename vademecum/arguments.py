@@ -142,8 +142,10 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     return value
 
 
-def row_lengths(name: str, lengths: Any, n: int, T: int, device: torch.device) -> Tensor:
-    """How long each of n rows is, at most T, as integers on a device.
+def row_lengths(
+    name: str, lengths: Any, n: int, T: int, device: torch.device | None = None
+) -> Tensor:
+    """How long each of n rows is, at most T, as integers; on a device, or where they are.
 
     What they are is looked at on the CPU alone; elsewhere they are cut to 0, ..., T, since to look
     is to wait for the device.
@@ -156,7 +158,8 @@ def row_lengths(name: str, lengths: Any, n: int, T: int, device: torch.device) -
     seen = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
     if seen and bool(((lengths < 0) | (lengths > T)).any()):
         raise ValueError(f"{name} must be between 0 and {T}, got {lengths.tolist()}")
-    return lengths.to(device) if seen else lengths.to(device).clamp(0, T)
+    lengths = lengths if device is None else lengths.to(device)
+    return lengths if seen else lengths.clamp(0, T)
 
 
 def broadcasting(what: str, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:

@@ -6,9 +6,9 @@ probability, one token after the other (`GPT`), or fills gaps from both sides (`
 tells how surprised it is by a text.
 """
 
-from vademecum.language.networks import GPT
+from vademecum.language.networks import BERT, GPT, BERTOutput, BERTPretraining
 
 __all__ = [
     # networks
-    "GPT",
+    "GPT", "BERT", "BERTOutput", "BERTPretraining",
 ]  # fmt: skip

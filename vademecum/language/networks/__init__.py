@@ -1,5 +1,6 @@
 """Networks that read and write text: GPT, BERT and ELMo."""
 
+from vademecum.language.networks.bert import BERT, BERTOutput, BERTPretraining
 from vademecum.language.networks.gpt import GPT
 
-__all__ = ["GPT"]
+__all__ = ["BERT", "GPT", "BERTOutput", "BERTPretraining"]
