@@ -4,3 +4,10 @@ A *group* acts on inputs; a network is *invariant* if that changes nothing, *equ
 output moves along. Sets know no order, graphs no numbering of their nodes: their layers add up
 over elements and neighbours. What such layers see, smooth away and cannot tell apart is measured.
 """
+
+from vademecum.geometry.graphs import Adjacency
+
+__all__ = [
+    # graphs
+    "Adjacency",
+]

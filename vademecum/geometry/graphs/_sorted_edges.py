@@ -1,0 +1,69 @@
+r"""Edges in compressed rows: sorted by target, then by source, and the same transposed.
+
+Row $i$ holds the edges into node $i$, numbers $p_i$ to $p_{i+1} - 1$. They are sorted by counting
+(two stable sorts of small integers, one where the sources are in order already); parallel edges
+keep the order in which they came.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Rows", "SortedEdges"]
+
+
+class Rows(NamedTuple):
+    """A square matrix' pattern, row by row."""
+
+    ptr: Tensor
+    """Where each row begins, and where the last one ends, (N + 1,)."""
+    columns: Tensor
+    """The columns, (E,), of the same integers."""
+
+
+class SortedEdges:
+    """The pattern of a graph's adjacency matrix and of its transpose, without weights."""
+
+    def __init__(self, edge_index: Tensor, num_nodes: int):
+        self.num_nodes = num_nodes
+        source, target = edge_index
+        small = max(num_nodes + 1, source.numel() + 1) < 2**31
+        source, target = (e.to(torch.int32 if small else torch.int64) for e in (source, target))
+        first = None
+        if source.numel() and bool((source[1:] < source[:-1]).any()):
+            source, first = source.sort(stable=True)
+            target = target.index_select(0, first)
+        self.targets, order = target.sort(stable=True)
+        self.rows = Rows(_ends(self.targets, num_nodes), source.index_select(0, order))
+        self.order = order if first is None else first.index_select(0, order)
+
+    @cached_property
+    def transposed(self) -> tuple[Rows, Tensor]:
+        """The pattern of the transpose, and where in the rows its edges stand."""
+        sources, order = self.rows.columns.sort(stable=True)
+        return Rows(_ends(sources, self.num_nodes), self.targets.index_select(0, order)), order
+
+    @property
+    def num_edges(self) -> int:
+        """How many edges there are."""
+        return self.targets.numel()
+
+    @property
+    def sources(self) -> Tensor:
+        """Where each edge comes from, in the order of the rows."""
+        return self.rows.columns
+
+    @cached_property
+    def mirrored(self) -> bool:
+        """Whether each edge has its mirror image, as often as it occurs itself."""
+        rows, back = self.rows, self.transposed[0]
+        return rows.ptr.equal(back.ptr) and rows.columns.equal(back.columns)
+
+
+def _ends(sorted_numbers: Tensor, num_nodes: int) -> Tensor:
+    counts = torch.bincount(sorted_numbers, minlength=num_nodes)
+    ptr = sorted_numbers.new_zeros(num_nodes + 1)
+    ptr[1:] = counts.cumsum(0)
+    return ptr
