@@ -5,9 +5,10 @@ output moves along. Sets know no order, graphs no numbering of their nodes: thei
 over elements and neighbours. What such layers see, smooth away and cannot tell apart is measured.
 """
 
-from vademecum.geometry.graphs import Adjacency
+from vademecum.geometry.graphs import Adjacency, gcn_norm
 
 __all__ = [
     # graphs
     "Adjacency",
+    "gcn_norm",
 ]

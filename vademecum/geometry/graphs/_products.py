@@ -13,6 +13,7 @@ not change from run to run.
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,10 +26,18 @@ __all__ = ["neighbour_products", "neighbour_sums"]
 
 
 def neighbour_sums(
-    edges: SortedEdges, a: Tensor | None, x: Tensor, *, transpose: bool = False
+    edges: SortedEdges,
+    a: Tensor | None,
+    x: Tensor,
+    *,
+    transpose: bool = False,
+    turned: Callable[[], Tensor] | None = None,
 ) -> Tensor:
-    """The sums $y$; all $a_e = 1$ where `a` is None, edges turned round if `transpose`."""
-    return _Sums.apply(a, x, edges, transpose)  # pyright: ignore[reportReturnType]
+    """The sums $y$; all $a_e = 1$ where `a` is None, edges turned round if `transpose`.
+
+    Who keeps a constant `a` in the order of the transposed rows says so with `turned`.
+    """
+    return _Sums.apply(a, x, edges, transpose, turned)  # pyright: ignore[reportReturnType]
 
 
 def neighbour_products(edges: SortedEdges, g: Tensor, x: Tensor) -> Tensor:
@@ -38,12 +47,12 @@ def neighbour_products(edges: SortedEdges, g: Tensor, x: Tensor) -> Tensor:
 
 class _Sums(torch.autograd.Function):
     @staticmethod
-    def forward(a, x, edges, transpose):
-        return _sums(edges, a, x, transpose)
+    def forward(a, x, edges, transpose, turned):
+        return _sums(edges, a, x, transpose, turned)
 
     @staticmethod
     def setup_context(ctx: Any, inputs, output):
-        a, x, ctx.edges, ctx.transpose = inputs
+        a, x, ctx.edges, ctx.transpose, ctx.turned = inputs
         ctx.save_for_backward(a, x if ctx.needs_input_grad[0] else None)
         ctx.save_for_forward(a, x)
 
@@ -56,8 +65,9 @@ class _Sums(torch.autograd.Function):
             ends = (x, g) if ctx.transpose else (g, x)
             by_a = neighbour_products(ctx.edges, *ends)
         if ctx.needs_input_grad[1]:
-            by_x = neighbour_sums(ctx.edges, a, g, transpose=not ctx.transpose)
-        return by_a, by_x, None, None
+            way = {"transpose": not ctx.transpose, "turned": ctx.turned}
+            by_x = neighbour_sums(ctx.edges, a, g, **way)
+        return by_a, by_x, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs):
@@ -69,12 +79,11 @@ class _Sums(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, *args):
-        a, x, edges, transpose = args
+        a, x, edges, transpose, turned = args
         if in_dims[0] is None:  # one more axis of features
             x = x.movedim(in_dims[1], -1)
-            return neighbour_sums(edges, a, x.flatten(-2), transpose=transpose).view(
-                x.shape
-            ), x.ndim - 1
+            way = {"transpose": transpose, "turned": turned}
+            return neighbour_sums(edges, a, x.flatten(-2), **way).view(x.shape), x.ndim - 1
         rows = _unbound(info.batch_size, in_dims, a, x)
         return torch.stack([neighbour_sums(edges, *ax, transpose=transpose) for ax in rows]), 0
 
@@ -122,11 +131,18 @@ def _unbound(size: int, dims: tuple[Any, ...], *tensors: Tensor) -> list[tuple[T
     return list(zip(*columns, strict=True))
 
 
-def _sums(edges: SortedEdges, a: Tensor | None, x: Tensor, transpose: bool) -> Tensor:
+def _sums(
+    edges: SortedEdges,
+    a: Tensor | None,
+    x: Tensor,
+    transpose: bool,
+    turned: Callable[[], Tensor] | None,
+) -> Tensor:
     rows = edges.rows
     if transpose:
         rows, order = edges.transposed
-        a = None if a is None else a.index_select(-1, order)
+        if a is not None:
+            a = a.index_select(-1, order) if turned is None else turned()
     if a is None or a.ndim == 1:
         return _product(rows, a, x)
     heads = [_product(rows, w, x[:, h]) for h, w in enumerate(a)]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Rows", "SortedEdges"]
+__all__ = ["Rows", "SortedEdges", "one_way_edge"]
 
 
 class Rows(NamedTuple):
@@ -60,6 +60,25 @@ class SortedEdges:
         """Whether each edge has its mirror image, as often as it occurs itself."""
         rows, back = self.rows, self.transposed[0]
         return rows.ptr.equal(back.ptr) and rows.columns.equal(back.columns)
+
+
+def one_way_edge(edges: SortedEdges, values: Tensor | None) -> tuple[int, int] | None:
+    """The first source and target whose mirror image weighs less, beyond rounding; None if none."""
+    if edges.mirrored and (values is None or values.equal(values[edges.transposed[1]])):
+        return None
+    if values is None:
+        values = torch.ones(edges.num_edges, device=edges.targets.device)
+    ends = torch.stack([edges.sources, edges.targets]).long()
+    gaps = torch.sparse_coo_tensor(
+        torch.cat([ends, ends.flip(0)], 1), torch.cat([values, -values]).double(),
+        (edges.num_nodes,) * 2, check_invariants=False,
+    ).coalesce()  # fmt: skip
+    allowed = 4 * torch.finfo(values.dtype).eps * values.abs().max()
+    wrong = (gaps.values() > allowed).nonzero()
+    if not len(wrong):
+        return None
+    source, target = gaps.indices()[:, int(wrong[0])].tolist()
+    return source, target
 
 
 def _ends(sorted_numbers: Tensor, num_nodes: int) -> Tensor:

@@ -9,7 +9,7 @@ them (normalisations, eigenvalues) are kept, unless weights have gradients.
 """
 
 from collections.abc import Callable, Hashable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
@@ -25,7 +25,7 @@ from vademecum.geometry.graphs._checks import (
     check_weight,
 )
 from vademecum.geometry.graphs._products import neighbour_sums
-from vademecum.geometry.graphs._sorted_edges import SortedEdges
+from vademecum.geometry.graphs._sorted_edges import SortedEdges, one_way_edge
 
 __all__ = ["Adjacency", "adjacency_of"]
 
@@ -70,8 +70,9 @@ class Adjacency:
     ):
         self.num_nodes = whole("num_nodes", num_nodes, low=0)
         self.edge_index = check_edges(edge_index, self.num_nodes)
-        self.weight = None if weight is None else check_weight(weight, edge_index)
         self.batch = None if batch is None else check_batch(batch, edge_index, self.num_nodes)
+        self._weight = None if weight is None else check_weight(weight, edge_index)
+        self._values: Tensor | None = None
         self._kept: dict[Hashable, Any] = {}
 
     @cached_property
@@ -80,12 +81,24 @@ class Adjacency:
         return SortedEdges(self.edge_index, self.num_nodes)
 
     @property
+    def weight(self) -> Float[Tensor, " E"] | None:
+        """The weights in the order of `edge_index`; None if all are 1."""
+        if self._weight is None and self._values is not None:
+            values = self._values
+            self._weight = torch.empty_like(values).index_copy(0, self.edges.order, values)
+        return self._weight
+
+    @property
     def values(self) -> Float[Tensor, " E"] | None:
         """The weights in the order of rows; None if all are 1."""
-        if self.weight is None:
-            return None
-        weight = self.weight
-        return self.kept("values", lambda: weight.index_select(0, self.edges.order))
+        if self._values is None and self._weight is not None:
+            self._values = self._weight.index_select(0, self.edges.order)
+        return self._values
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether edges have weights of their own."""
+        return self._weight is not None or self._values is not None
 
     @property
     def num_edges(self) -> int:
@@ -104,6 +117,12 @@ class Adjacency:
         """Where the edges are."""
         return self.edge_index.device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights; torch's default without them."""
+        given = self._weight if self._values is None else self._values
+        return torch.get_default_dtype() if given is None else given.dtype
+
     def __matmul__(self, x: Float[Tensor, " N *d"]) -> Float[Tensor, " N *d"]:
         """The sum of what points at each node, for vectors (N,) and features (N, ...)."""
         return self.product(x)
@@ -119,7 +138,18 @@ class Adjacency:
         """
         x = check_features("x", x, self.num_nodes, self.device)
         flat = x.reshape(len(x), -1) if x.numel() else x.new_zeros(len(x), 0)
-        return neighbour_sums(self.edges, self.values, flat, transpose=transpose).view(x.shape)
+        values = self.values
+        turned = None
+        if values is not None and not _varies(values):
+            values = self.kept(("values", x.dtype), partial(values.to, x.dtype))
+            turned = partial(self._turned, values)
+        way = {"transpose": transpose, "turned": turned}
+        return neighbour_sums(self.edges, values, flat, **way).view(x.shape)
+
+    def _turned(self, values: Tensor) -> Tensor:
+        """Constant weights in the order of the transposed rows."""
+        order = self.edges.transposed[1]
+        return self.kept(("turned", values.dtype), partial(values.index_select, 0, order))
 
     def in_degrees(self, dtype: torch.dtype | None = None) -> Float[Tensor, " N"]:
         """The weights that point at each node, added up: the matrix' row sums."""
@@ -131,8 +161,8 @@ class Adjacency:
 
     def _degrees(self, dtype: torch.dtype | None, *, transpose: bool) -> Tensor:
         if dtype is None:
-            dtype = torch.get_default_dtype() if self.weight is None else self.weight.dtype
-        if self.weight is None:
+            dtype = self.dtype
+        if not self.is_weighted:
             ptr = (self.edges.transposed[0] if transpose else self.edges.rows).ptr
             return ptr.diff().to(dtype)
         ones = torch.ones(self.num_nodes, dtype=dtype, device=self.device)
@@ -140,22 +170,16 @@ class Adjacency:
             ("degrees", dtype, transpose), lambda: self.product(ones, transpose=transpose)
         )
 
-    @cached_property
+    @property
     def is_symmetric(self) -> bool:
         """Whether the matrix is its transpose, weights up to rounding: an undirected graph."""
-        if self.values is None or not self.num_edges:
-            return self.edges.mirrored
-        values = self.values.detach()
-        if self.edges.mirrored and values.equal(values[self.edges.transposed[1]]):
-            return True
-        ends = torch.stack([self.edges.targets, self.edges.sources]).long()
-        pairs = torch.cat([ends, ends.flip(0)], 1)
-        gaps = torch.sparse_coo_tensor(
-            pairs, torch.cat([values, -values]).double(), (self.num_nodes,) * 2,
-            check_invariants=False,
-        ).coalesce()  # fmt: skip
-        allowed = 4 * torch.finfo(values.dtype).eps * values.abs().max()
-        return bool(gaps.values().abs().max() <= allowed)
+        return self.one_way_edge is None
+
+    @cached_property
+    def one_way_edge(self) -> tuple[int, int] | None:
+        """The first edge whose mirror image weighs something else; None in an undirected graph."""
+        values = self.values
+        return one_way_edge(self.edges, None if values is None else values.detach())
 
     def reweighted(self, values: Float[Tensor, " E"]) -> "Adjacency":
         """The same edges, sorted once, with other weights.
@@ -164,11 +188,7 @@ class Adjacency:
             values: The new weights, in the order of `values`.
         """
         other = _unchecked(self.edge_index, self.num_nodes, None, self.batch)
-        other.edges = self.edges
-        order = self.edges.order
-        other.weight = torch.empty_like(values).index_copy(0, order, values)
-        if not _varies(values):
-            other._kept["values"] = values
+        other.edges, other._values = self.edges, values
         return other
 
     def with_self_loops(self, loop_weight: float = 1.0) -> "Adjacency":
@@ -199,7 +219,7 @@ class Adjacency:
             key: What it is.
             make: How it is made.
         """
-        if _varies(self.weight):
+        if _varies(self._weight) or _varies(self._values):
             return make()
         if key not in self._kept:
             self._kept[key] = make()
@@ -208,7 +228,7 @@ class Adjacency:
     def dense(self, dtype: torch.dtype | None = None) -> Float[Tensor, " N N"]:
         """The matrix with all its zeros."""
         if dtype is None:
-            dtype = torch.get_default_dtype() if self.weight is None else self.weight.dtype
+            dtype = self.dtype
         return self.product(torch.eye(self.num_nodes, dtype=dtype, device=self.device))
 
     def to(self, device: torch.device | str) -> "Adjacency":
@@ -220,7 +240,7 @@ class Adjacency:
 
     def __repr__(self) -> str:
         graphs = "" if self.batch is None else f", graphs={self.num_graphs}"
-        weighted = "" if self.weight is None else ", weighted"
+        weighted = ", weighted" if self.is_weighted else ""
         return f"Adjacency(nodes={self.num_nodes}, edges={self.num_edges}{graphs}{weighted})"
 
 
@@ -263,8 +283,6 @@ def _unchecked(
     edge_index: Tensor, num_nodes: int, weight: Tensor | None, batch: Tensor | None
 ) -> Adjacency:
     graph = Adjacency.__new__(Adjacency)
-    graph.num_nodes, graph.edge_index, graph.weight, graph.batch = (
-        num_nodes, edge_index, weight, batch,
-    )  # fmt: skip
-    graph._kept = {}
+    graph.num_nodes, graph.edge_index, graph.batch = num_nodes, edge_index, batch
+    graph._weight, graph._values, graph._kept = weight, None, {}
     return graph
