@@ -1,0 +1,167 @@
+r"""Texts as blocks of numbers: lines of words or ids, from memory, an iterator or a file.
+
+A corpus is lines $(w_1, \dots, w_T)$; what follows sees blocks of some $2^{19}$ tokens, an integer
+for each token and for each the number of its line, so that texts of any size and lines of any
+length pass through a fixed memory. A line that is longer than a block goes on in the next one.
+
+Words get the numbers 0, 1, ... in the order of their first occurrence, unless a vocabulary says
+otherwise: then words that are not in it get -1, which keeps their place.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from vademecum.arguments import whole
+
+__all__ = ["Block", "Numbering", "token_blocks"]
+
+BLOCK = 2**19
+"""Tokens in a block, about: large enough that NumPy's calls cost nothing beside their work."""
+
+
+class Block(NamedTuple):
+    """Some tokens in a row."""
+
+    tokens: np.ndarray
+    """The number of each token's word."""
+    lines: np.ndarray
+    """The number of each token's line, never decreasing."""
+
+
+class Numbering:
+    """Numbers for words; ids are their own numbers.
+
+    Args:
+        vocabulary: The words, how many ids there are, or None to learn either.
+    """
+
+    def __init__(self, vocabulary: Sequence[Any] | int | None):
+        self._open = vocabulary is None
+        self._ids: bool | None = isinstance(vocabulary, int) or None  # known with the first token
+        self._size = 0
+        words: Sequence[Any] = ()
+        if isinstance(vocabulary, int):
+            self._size = whole("vocabulary", vocabulary, low=1)
+        elif vocabulary is not None:
+            words = list(vocabulary)
+            self._ids = False
+        self._numbers = {word: i for i, word in enumerate(words)}
+        if len(self._numbers) < len(words):
+            raise ValueError(
+                f"vocabulary must name each word once, got {len(words) - len(self._numbers)} twice"
+            )
+        if vocabulary is not None and not self._ids and not words:
+            raise ValueError("vocabulary must not be empty")
+        if self._open:
+            self._numbers = defaultdict(int)
+            self._numbers.default_factory = self._numbers.__len__
+
+    def __len__(self) -> int:
+        return self._size if self._ids else len(self._numbers)
+
+    @property
+    def words(self) -> Sequence[Any]:
+        """The words in the order of their numbers; a range for ids."""
+        return range(self._size) if self._ids else list(self._numbers)
+
+    def __call__(self, lines: list[Any]) -> np.ndarray:
+        """The numbers of all tokens of some lines, one after the other."""
+        if self._ids is None:
+            first = next((line[0] for line in lines if len(line)), None)
+            self._ids = None if first is None else not isinstance(first, str)
+        if self._ids:
+            return self._checked(lines)
+        words = chain.from_iterable(lines)
+        if self._open:
+            return np.fromiter(map(self._numbers.__getitem__, words), np.int64)
+        return np.fromiter((self._numbers.get(word, -1) for word in words), np.int64)
+
+    def _checked(self, lines: list[Any]) -> np.ndarray:
+        arrays = [np.asarray(line) for line in lines if len(line)]
+        ids = np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+        if ids.dtype.kind not in "iu" or ids.ndim != 1:
+            raise ValueError(f"lines must hold words or ids, got tokens of the type {ids.dtype}")
+        if len(ids) and ids.min() < 0:
+            raise ValueError(f"ids must be >= 0, got {ids.min()}")
+        top = int(ids.max(initial=-1)) + 1
+        if self._open:
+            self._size = max(self._size, top)
+        elif top > self._size:
+            raise ValueError(f"ids must be < {self._size}, the vocabulary's size, got {top - 1}")
+        return ids.astype(np.int64, copy=False)
+
+
+def token_blocks(lines: Any, numbering: Numbering) -> Iterator[Block]:
+    """All tokens of a corpus, in blocks.
+
+    Args:
+        lines: Lines of words (strings are split at white space) or of ids, from a list or an
+            iterator; one line of ids as a tensor or array; or the path of a text file.
+        numbering: What gives each token its number.
+    """
+    number = 0
+    for batch in _batches(_pieces(lines)):
+        tokens = numbering([piece for piece, _ in batch])
+        lengths = np.fromiter((len(piece) for piece, _ in batch), np.int64)
+        ends = np.fromiter((end for _, end in batch), np.int64)
+        numbers = number + ends.cumsum() - ends
+        yield Block(tokens, numbers.repeat(lengths))
+        number += int(ends.sum())
+
+
+def _batches(pieces: Iterable[tuple[Any, bool]]) -> Iterator[list[tuple[Any, bool]]]:
+    batch, size = [], 0
+    for piece in pieces:
+        batch.append(piece)
+        size += len(piece[0])
+        if size >= BLOCK:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _pieces(lines: Any) -> Iterator[tuple[Any, bool]]:
+    """Pieces of lines, each with whether the line ends there."""
+    if isinstance(lines, str | os.PathLike):
+        yield from _read(lines)
+        return
+    if isinstance(lines, Tensor | np.ndarray) and lines.ndim == 1:
+        lines = [lines]
+    if not isinstance(lines, Iterable):
+        raise ValueError(f"lines must be lines or a path, got {type(lines).__name__}")
+    for line in lines:
+        line = line.split() if isinstance(line, str) else line
+        line = line.cpu().numpy() if isinstance(line, Tensor) else line
+        if not hasattr(line, "__len__"):
+            kind = type(line).__name__
+            raise ValueError(f"lines must hold lines of words or ids, got a line of type {kind}")
+        for start in range(0, len(line), BLOCK):
+            yield line[start : start + BLOCK], start + BLOCK >= len(line)
+
+
+def _read(path: str | os.PathLike[str]) -> Iterator[tuple[list[str], bool]]:
+    """The lines of a text file, long ones in pieces that end between words."""
+    if not os.path.isfile(path):
+        raise ValueError(f"lines must be lines or the path of a file, got no file {str(path)!r}")
+    rest = ""
+    with open(path, encoding="utf-8") as file:
+        while text := file.readline(4 * BLOCK):
+            text, ended = rest + text, text.endswith("\n")
+            cut = len(text) if ended else _last_gap(text)
+            rest = text[cut:]
+            yield text[:cut].split(), ended
+    if rest:
+        yield rest.split(), True
+
+
+def _last_gap(text: str) -> int:
+    """Where the last word of a text begins, which may go on."""
+    words = text.rsplit(maxsplit=1)
+    return len(text) - len(words[-1]) if words and not text[-1].isspace() else len(text)
