@@ -11,4 +11,15 @@ from vademecum.language.networks import BERT, GPT, BERTOutput, BERTPretraining
 __all__ = [
     # networks
     "GPT", "BERT", "BERTOutput", "BERTPretraining",
+from vademecum.language.association import pmi
+from vademecum.language.eigenvectors_of_words import SpectralEmbedding
+from vademecum.language.logarithmic_counts import GloVe
+from vademecum.language.ngrams import NGramModel
+from vademecum.language.windows import Cooccurrence, cooccurrence
+
+__all__ = [
+    # words by their company
+    "Cooccurrence", "GloVe", "SpectralEmbedding", "cooccurrence", "pmi",
+    # language models
+    "NGramModel",
 ]  # fmt: skip
