@@ -11,7 +11,7 @@ recurrent layers, compiled code, and weight normalisation $w = g v / \|v\|$.
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from operator import is_, itemgetter
 from threading import Lock
 from typing import Any
@@ -37,13 +37,18 @@ _tables_of = itemgetter(*_TABLES)
 
 
 @contextmanager
-def evaluation(model: nn.Module) -> Iterator[None]:
+def evaluation(model: nn.Module, *, fused: bool = False) -> Iterator[None]:
     """Evaluation mode for a while, with kernels that can be differentiated twice.
 
     Random numbers are the same each time, and torch's generators are where they were afterwards.
+
+    Args:
+        model: The module.
+        fused: Whether attention may use fused kernels, where nothing is differentiated.
     """
     modules = [module for _, module in named_modules(model)]
-    with untouched(modules), _PLAIN_ATTENTION, ExitStack() as stack:
+    attention = nullcontext() if fused else _PLAIN_ATTENTION
+    with untouched(modules), attention, ExitStack() as stack:
         for context in _plain_kernels(modules):
             stack.enter_context(context)
         for module in modules:
