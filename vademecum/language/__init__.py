@@ -22,4 +22,33 @@ __all__ = [
     "Cooccurrence", "GloVe", "SpectralEmbedding", "cooccurrence", "pmi",
     # language models
     "NGramModel",
+from vademecum.language.channels import NoisyChannel, noisy_channel
+from vademecum.language.generation import Generated, generate, stream_tokens
+from vademecum.language.preferences import (
+    BradleyTerry,
+    KLRegularizedPolicy,
+    bradley_terry,
+    kl_regularized_policy,
+)
+from vademecum.language.probes import LinearProbe, linear_probe
+from vademecum.language.scoring import (
+    FewShot,
+    Perplexity,
+    bits_per_byte,
+    few_shot,
+    perplexity,
+)
+from vademecum.language.subwords import train_tokenizer, wordpiece
+
+__all__ = [
+    # texts as tokens, and from tokens
+    "train_tokenizer", "wordpiece",
+    "Generated", "generate", "stream_tokens",
+    # how probable a text is
+    "FewShot", "Perplexity", "bits_per_byte", "few_shot", "perplexity",
+    # what layers know
+    "LinearProbe", "linear_probe",
+    # channels and preferences
+    "NoisyChannel", "noisy_channel",
+    "BradleyTerry", "KLRegularizedPolicy", "bradley_terry", "kl_regularized_policy",
 ]  # fmt: skip

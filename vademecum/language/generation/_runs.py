@@ -1,0 +1,142 @@
+"""One generation: what is read first, and the step that is taken again and again.
+
+On a CUDA device a model with a cache has its step captured as a graph. The latest graph of a model
+is kept with its memory, as long as the model lives and its tensors stay where they are, and serves
+every later call with as many rows that fits into it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from vademecum.language.generation._choices import Choice
+from vademecum.language.generation._readers import (
+    CachedReader,
+    Reader,
+    WholeReader,
+    offers_cache,
+)
+from vademecum.language.generation._tapes import Tape
+from vademecum.models import Replay
+
+__all__ = ["Plan", "Run", "reader_for"]
+
+_ROUND = 256  # slots: lengths up to a multiple share a graph
+_GRAPHED = 8  # tokens: for fewer a graph is not worth its capture
+_LOOK = 16  # steps between looks at whether all rows have ended, on devices one waits for
+
+
+class Plan(NamedTuple):
+    """What is asked for, checked."""
+
+    model: nn.Module
+    rows: list[Tensor]
+    max_new_tokens: int
+    choice: Choice
+    stop: tuple[int, ...]
+    uniform: Tensor | None
+    context: int | None
+    slides: bool
+    cache: bool
+    device: torch.device
+
+
+class _Session(NamedTuple):
+    """A reader and a tape, and the step that joins them."""
+
+    key: tuple[Any, ...]
+    reader: Reader
+    tape: Tape
+    step: Callable[[], None]
+
+
+_kept: WeakKeyDictionary[nn.Module, _Session] = WeakKeyDictionary()
+
+
+class Run:
+    """A generation, step by step; inference and evaluation mode are the caller's business."""
+
+    def __init__(self, plan: Plan):
+        self._plan, self._taken = plan, 0
+        self._session: _Session | None = None
+
+    def advance(self) -> Tape:
+        """Take one more token for each row."""
+        if self._session is None:
+            self._session = self._begun()
+        else:
+            self._session.step()
+        self._taken += 1
+        if not self.more():
+            self._keep()
+        return self._session.tape
+
+    def more(self) -> bool:
+        """Whether there is a token to take; it is known late on devices one waits for."""
+        if self._session is None:
+            return True
+        if self._taken >= self._plan.max_new_tokens:
+            return False
+        look = self._plan.device.type == "cpu" or self._taken % _LOOK == 0
+        return not (look and self._plan.stop and bool(self._session.tape.ended.all()))
+
+    def _begun(self) -> _Session:
+        plan = self._plan
+        graphed = plan.device.type == "cuda" and plan.max_new_tokens >= _GRAPHED
+        graphed = graphed and plan.cache and offers_cache(plan.model) and not plan.slides
+        key = _key(plan) if graphed else ()
+        session = _kept.pop(plan.model, None) if graphed else None
+        if session is not None and session.key == key:
+            session.reader.model = plan.model
+            session.tape.begin(plan.uniform)
+            session.tape.take(session.reader.read(plan.rows))
+            return session
+        n, room = len(plan.rows), _capacity(plan) if graphed else plan.max_new_tokens
+        reader, tape = reader_for(plan), Tape(n, room, plan.choice, plan.stop, plan.device)
+        tape.begin(plan.uniform)
+        tape.take(reader.read(plan.rows))
+        return _Session(key, reader, tape, _step(reader, tape, graphed=graphed))
+
+    def _keep(self) -> None:
+        if self._session is not None and self._session.key:
+            self._session.reader.model = None
+            _kept[self._plan.model] = self._session
+
+
+def reader_for(plan: Plan) -> Reader:
+    """What reads the rows: by a cache where there is one and it is wanted."""
+    if plan.cache and offers_cache(plan.model) and not plan.slides:
+        return CachedReader(plan.model, len(plan.rows), _capacity(plan), plan.device)
+    return WholeReader(plan.model, plan.context, plan.max_new_tokens, plan.device)
+
+
+def _step(reader: Reader, tape: Tape, *, graphed: bool) -> Callable[[], None]:
+    def step() -> None:
+        tape.take(reader.step(tape.last))
+
+    if not graphed or not isinstance(reader, CachedReader):
+        return step
+    return Replay(step, [*tape.state, *(cache.lengths for cache in reader.caches)])
+
+
+def _capacity(plan: Plan) -> int:
+    longest = _longest(plan.rows) + plan.max_new_tokens
+    if plan.device.type == "cuda":
+        longest = -(-longest // _ROUND) * _ROUND
+    return longest if plan.context is None else min(longest, plan.context)
+
+
+def _longest(rows: Sequence[Tensor]) -> int:
+    return max(len(row) for row in rows)
+
+
+def _key(plan: Plan) -> tuple[Any, ...]:
+    """What a captured step depends on: sizes, choices, and where the model's tensors are."""
+    tensors = [*plan.model.parameters(), *plan.model.buffers()]
+    places = tuple((t.data_ptr(), t.dtype) for t in tensors)
+    kind = plan.device.type
+    cast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    return (len(plan.rows), _capacity(plan), plan.choice, plan.stop, cast, places)
