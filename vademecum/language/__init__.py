@@ -24,6 +24,7 @@ __all__ = [
     "NGramModel",
 from vademecum.language.channels import NoisyChannel, noisy_channel
 from vademecum.language.generation import Generated, generate, stream_tokens
+from vademecum.language.networks import GPT
 from vademecum.language.preferences import (
     BradleyTerry,
     KLRegularizedPolicy,
@@ -41,6 +42,8 @@ from vademecum.language.scoring import (
 from vademecum.language.subwords import train_tokenizer, wordpiece
 
 __all__ = [
+    # networks
+    "GPT",
     # texts as tokens, and from tokens
     "train_tokenizer", "wordpiece",
     "Generated", "generate", "stream_tokens",
