@@ -12,3 +12,32 @@ __all__ = [
     "Adjacency",
     "gcn_norm",
 ]
+from vademecum.geometry.groups import (
+    EquivarianceError,
+    FeatureAction,
+    GraphAction,
+    Group,
+    GroupBatchNorm2d,
+    GroupConv2d,
+    GroupPool,
+    ImageAction,
+    NotAGroup,
+    PointAction,
+    Representation,
+    draw_orbit,
+    equivariance_error,
+    equivariant_basis,
+    invariance_error,
+    permutation_matrix,
+    symmetrize,
+)
+
+__all__ = [
+    # groups, their representations and actions
+    "Group", "NotAGroup", "Representation", "permutation_matrix", "FeatureAction", "GraphAction",
+    "ImageAction", "PointAction",
+    # how far any model is from a symmetry
+    "EquivarianceError", "draw_orbit", "equivariance_error", "invariance_error",
+    # models with a symmetry
+    "GroupBatchNorm2d", "GroupConv2d", "GroupPool", "equivariant_basis", "symmetrize",
+]  # fmt: skip

@@ -1,0 +1,113 @@
+r"""The group that a few permutations or matrices generate: products with them until none is new.
+
+Permutations, and matrices of integers, are multiplied exactly. Other matrices are told apart by
+their entries, up to a distance of $10^{-6}$ times the largest one.
+"""
+
+import torch
+from torch import Tensor
+
+from vademecum.geometry.groups._axioms import checked_table
+from vademecum.geometry.groups._multiplication import Tabled, cycles
+
+__all__ = ["MOST", "checked_permutation", "from_matrices", "from_permutations", "from_table"]
+
+MOST = 4096
+"""The largest order for which there are tables: int64 entries for all pairs take 128 MiB."""
+
+
+def checked_permutation(name: str, points: Tensor) -> Tensor:
+    """The permutation, if it is one.
+
+    Raises:
+        ValueError: If it is none; it names the first entry that is out of range or comes again.
+    """
+    if not isinstance(points, Tensor) or points.ndim != 1:
+        given = tuple(points.shape) if isinstance(points, Tensor) else type(points).__name__
+        raise ValueError(f"{name} must be a vector, got {given}")
+    if points.is_floating_point() or points.is_complex() or points.dtype == torch.bool:
+        raise ValueError(f"{name} must hold integers, got {points.dtype}")
+    seen = set[int]()
+    for i, p in enumerate(points.tolist()):
+        if not 0 <= p < len(points) or p in seen:
+            what = "again" if p in seen else f"outside 0 to {len(points) - 1}"
+            raise ValueError(f"{name} must be a permutation, got {p} {what} at {i}")
+        seen.add(p)
+    return points.long()
+
+
+def from_table(table: Tensor, names: tuple[str, ...], permutations: Tensor | None = None) -> Tabled:
+    """The law of a table, which is checked; by default it permutes its own elements."""
+    table = table.cpu()
+    found = checked_table(table, lambda g: names[g])
+    moved = table.long() if permutations is None else permutations
+    return Tabled(table.long(), found.inverses, found.identity, found.generators, moved, names)
+
+
+def from_permutations(generators: list[Tensor]) -> Tabled:
+    """The law of the group that permutations generate."""
+    given = [checked_permutation(f"generators[{i}]", p) for i, p in enumerate(generators)]
+    sizes = {len(p) for p in given}
+    if len(sizes) != 1:
+        raise ValueError(
+            "generators must be permutations of equally many points, got"
+            f" {[len(p) for p in given] or 'none'}"
+        )
+    start = tuple(range(sizes.pop()))
+    found, index = [start], {start: 0}
+    steps = [tuple(p.tolist()) for p in given]
+    for word in found:  # which grows
+        for step in steps:
+            product = tuple(step[i] for i in word)
+            if product not in index:
+                index[product] = len(found)
+                found.append(product)
+                _insist_on_few(len(found))
+    all_ = torch.tensor(found)
+    table = torch.empty(len(found), len(found), dtype=torch.long)
+    for g, outer in enumerate(all_):
+        table[g] = torch.tensor([index[tuple(row)] for row in outer[all_].tolist()])
+    return from_table(table, tuple(cycles(list(p)) for p in found), all_)
+
+
+def from_matrices(generators: list[Tensor]) -> tuple[Tabled, Tensor]:
+    """The law of the group that matrices generate, and all its matrices."""
+    sizes = {tuple(m.shape) if isinstance(m, Tensor) else () for m in generators}
+    if len(sizes) != 1 or len(shape := sizes.pop()) != 2 or shape[0] != shape[1] or not shape[0]:
+        raise ValueError("generators must be square matrices of one size")
+    exact = not any(m.is_floating_point() or m.is_complex() for m in generators)
+    given = torch.stack([m if exact else m.double() for m in generators])
+    given = given.long() if exact else given
+    if not torch.isfinite(given).all():
+        raise ValueError("generators must be finite")
+    found = torch.eye(shape[0], dtype=given.dtype)[None]
+    new = found
+    while len(new):
+        products = (new[:, None] @ given).flatten(0, 1)
+        fresh = products[_places(products, found) < 0]
+        new = fresh[:0]
+        while len(fresh):  # the first of those that are alike
+            new = torch.cat([new, fresh[:1]])
+            fresh = fresh[_places(fresh, fresh[:1]) < 0]
+            _insist_on_few(len(found) + len(new))
+        found = torch.cat([found, new])
+    table = torch.stack([_places(g @ found, found) for g in found])
+    names = tuple("e" if i == 0 else f"g{i}" for i in range(len(found)))
+    return from_table(table, names), found
+
+
+def _places(some: Tensor, among: Tensor) -> Tensor:
+    """Which of some matrices each is, or -1."""
+    a, b = some.flatten(1), among.flatten(1)
+    if not a.is_floating_point():
+        distances = torch.stack([(a - row).abs().amax(1) for row in b], 1)
+        nearest = distances.min(1)
+        return torch.where(nearest.values == 0, nearest.indices, -1)
+    nearest = torch.cdist(a, b, p=torch.inf).min(1)
+    close = nearest.values <= 1e-6 * b.abs().max()
+    return torch.where(close, nearest.indices, -1)
+
+
+def _insist_on_few(count: int) -> None:
+    if count > MOST:
+        raise ValueError(f"generators must generate at most {MOST} elements, and there are more")
