@@ -40,4 +40,17 @@ __all__ = [
     "EquivarianceError", "draw_orbit", "equivariance_error", "invariance_error",
     # models with a symmetry
     "GroupBatchNorm2d", "GroupConv2d", "GroupPool", "equivariant_basis", "symmetrize",
+from vademecum.geometry.colour_refinement import (
+    WeisfeilerLeman,
+    WLCeiling,
+    weisfeiler_leman,
+    wl_ceiling,
+)
+from vademecum.geometry.sets import CriticalSet, DeepSets, PointNet, PointNetOutput, critical_set
+
+__all__ = [
+    # sets
+    "CriticalSet", "DeepSets", "PointNet", "PointNetOutput", "critical_set",
+    # what graph networks can tell apart
+    "WLCeiling", "WeisfeilerLeman", "weisfeiler_leman", "wl_ceiling",
 ]  # fmt: skip
