@@ -53,4 +53,30 @@ __all__ = [
     "CriticalSet", "DeepSets", "PointNet", "PointNetOutput", "critical_set",
     # what graph networks can tell apart
     "WLCeiling", "WeisfeilerLeman", "weisfeiler_leman", "wl_ceiling",
+from vademecum.geometry.depth import (
+    LeafInfluence,
+    Oversmoothing,
+    draw_leaf_influence,
+    draw_oversmoothing,
+    leaf_influence,
+    oversmoothing,
+)
+from vademecum.geometry.spectra import (
+    GraphFourier,
+    GraphLaplacian,
+    PolynomialConv,
+    dirichlet_energy,
+    graph_fourier,
+    graph_laplacian,
+    polynomial_filter,
+)
+
+__all__ = [
+    # spectra of graphs
+    "GraphFourier", "GraphLaplacian", "dirichlet_energy", "graph_fourier", "graph_laplacian",
+    # filters
+    "PolynomialConv", "polynomial_filter",
+    # what depth does to any graph network
+    "LeafInfluence", "Oversmoothing", "draw_leaf_influence", "draw_oversmoothing",
+    "leaf_influence", "oversmoothing",
 ]  # fmt: skip
