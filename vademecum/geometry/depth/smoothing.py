@@ -6,10 +6,10 @@ $$E(\bar A X) \le \rho^2 E(X), \qquad E(X) = \operatorname{tr} X^\top (I - \bar 
 \rho = \max_{\lambda \ne 1} |\lambda(\bar A)| < 1 ,$$
 
 so that depth leaves nothing but the degree of a node: rows tend to multiples of $\sqrt{\tilde
-d_v}$. A weight matrix multiplies the energy by at most $\|W\|^2$, and ReLU does not raise it. Several
-components do so one by one, each at its own $\rho$. The means over
-neighbours, $\tilde D^{-1} \tilde A$, do the same with the plain energy $\operatorname{tr} X^\top L
-X$ at the same rate, as $\tilde D^{1/2}$ takes one into the other; rows become equal then.
+d_v}$. A weight matrix multiplies the energy by at most $\|W\|^2$, and ReLU does not raise it.
+Several components do so one by one, each at its own $\rho$. The means over neighbours,
+$\tilde D^{-1} \tilde A$, do the same with the plain energy $\operatorname{tr} X^\top L X$ at the
+same rate, as $\tilde D^{1/2}$ takes one into the other; rows become equal then.
 
 Energies are exact up to rounding of their differences, $\varepsilon^2 \|X\|^2$; rates are, for
 components of up to 1,000 nodes, and beyond that found by iteration. The claim is `oversmoothing`.

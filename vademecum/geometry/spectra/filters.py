@@ -7,9 +7,9 @@ or in Chebyshev polynomials of $\hat L = \frac{2}{\lambda_{\max}} L - I$, whose 
 $[-1, 1]$ if that of $L$ is in $[0, \lambda_{\max}]$: $T_0 = I$, $T_1 = \hat L$, $T_k = 2 \hat L
 T_{k-1} - T_{k-2}$, where $\|T_k(\hat L)\| \le 1$.
 
-Either takes $K$ products with $L$, and entries of $p(L)$ between nodes more than $K$ hops apart are
-0. Exact up to rounding, in which high powers lose much, and Chebyshev polynomials little. The claims
-are `polynomial_filter`, `filter_isotropy` and `chebnet`.
+Either takes $K$ products with $L$, and entries of $p(L)$ between nodes more than $K$ hops apart
+are 0. Exact up to rounding, in which high powers lose much, and Chebyshev polynomials little. The
+claims are `polynomial_filter`, `filter_isotropy` and `chebnet`.
 """
 
 from typing import Any
