@@ -61,6 +61,7 @@ from vademecum.geometry.depth import (
     leaf_influence,
     oversmoothing,
 )
+from vademecum.geometry.graphs import Adjacency
 from vademecum.geometry.spectra import (
     GraphFourier,
     GraphLaplacian,
@@ -72,6 +73,8 @@ from vademecum.geometry.spectra import (
 )
 
 __all__ = [
+    # graphs
+    "Adjacency",
     # spectra of graphs
     "GraphFourier", "GraphLaplacian", "dirichlet_energy", "graph_fourier", "graph_laplacian",
     # filters
