@@ -1,1 +1,5 @@
 """What the course claims of groups, sets and graphs."""
+
+from vademecum.geometry.claims import filters, frequencies, laplacians
+
+__all__ = ["laplacians", "frequencies", "filters"]
