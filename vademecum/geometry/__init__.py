@@ -5,13 +5,21 @@ output moves along. Sets know no order, graphs no numbering of their nodes: thei
 over elements and neighbours. What such layers see, smooth away and cannot tell apart is measured.
 """
 
+from vademecum.geometry.colour_refinement import (
+    WeisfeilerLeman,
+    WLCeiling,
+    weisfeiler_leman,
+    wl_ceiling,
+)
+from vademecum.geometry.depth import (
+    LeafInfluence,
+    Oversmoothing,
+    draw_leaf_influence,
+    draw_oversmoothing,
+    leaf_influence,
+    oversmoothing,
+)
 from vademecum.geometry.graphs import Adjacency, gcn_norm
-
-__all__ = [
-    # graphs
-    "Adjacency",
-    "gcn_norm",
-]
 from vademecum.geometry.groups import (
     EquivarianceError,
     FeatureAction,
@@ -31,37 +39,7 @@ from vademecum.geometry.groups import (
     permutation_matrix,
     symmetrize,
 )
-
-__all__ = [
-    # groups, their representations and actions
-    "Group", "NotAGroup", "Representation", "permutation_matrix", "FeatureAction", "GraphAction",
-    "ImageAction", "PointAction",
-    # how far any model is from a symmetry
-    "EquivarianceError", "draw_orbit", "equivariance_error", "invariance_error",
-    # models with a symmetry
-    "GroupBatchNorm2d", "GroupConv2d", "GroupPool", "equivariant_basis", "symmetrize",
-from vademecum.geometry.colour_refinement import (
-    WeisfeilerLeman,
-    WLCeiling,
-    weisfeiler_leman,
-    wl_ceiling,
-)
 from vademecum.geometry.sets import CriticalSet, DeepSets, PointNet, PointNetOutput, critical_set
-
-__all__ = [
-    # sets
-    "CriticalSet", "DeepSets", "PointNet", "PointNetOutput", "critical_set",
-    # what graph networks can tell apart
-    "WLCeiling", "WeisfeilerLeman", "weisfeiler_leman", "wl_ceiling",
-from vademecum.geometry.depth import (
-    LeafInfluence,
-    Oversmoothing,
-    draw_leaf_influence,
-    draw_oversmoothing,
-    leaf_influence,
-    oversmoothing,
-)
-from vademecum.geometry.graphs import Adjacency
 from vademecum.geometry.spectra import (
     GraphFourier,
     GraphLaplacian,
@@ -74,7 +52,18 @@ from vademecum.geometry.spectra import (
 
 __all__ = [
     # graphs
-    "Adjacency",
+    "Adjacency", "gcn_norm",
+    # groups, their representations and actions
+    "Group", "NotAGroup", "Representation", "permutation_matrix", "FeatureAction", "GraphAction",
+    "ImageAction", "PointAction",
+    # how far any model is from a symmetry
+    "EquivarianceError", "draw_orbit", "equivariance_error", "invariance_error",
+    # models with a symmetry
+    "GroupBatchNorm2d", "GroupConv2d", "GroupPool", "equivariant_basis", "symmetrize",
+    # sets
+    "CriticalSet", "DeepSets", "PointNet", "PointNetOutput", "critical_set",
+    # what graph networks can tell apart
+    "WLCeiling", "WeisfeilerLeman", "weisfeiler_leman", "wl_ceiling",
     # spectra of graphs
     "GraphFourier", "GraphLaplacian", "dirichlet_energy", "graph_fourier", "graph_laplacian",
     # filters

@@ -6,25 +6,13 @@ probability, one token after the other (`GPT`), or fills gaps from both sides (`
 tells how surprised it is by a text.
 """
 
-from vademecum.language.networks import BERT, GPT, BERTOutput, BERTPretraining
-
-__all__ = [
-    # networks
-    "GPT", "BERT", "BERTOutput", "BERTPretraining",
 from vademecum.language.association import pmi
-from vademecum.language.eigenvectors_of_words import SpectralEmbedding
-from vademecum.language.logarithmic_counts import GloVe
-from vademecum.language.ngrams import NGramModel
-from vademecum.language.windows import Cooccurrence, cooccurrence
-
-__all__ = [
-    # words by their company
-    "Cooccurrence", "GloVe", "SpectralEmbedding", "cooccurrence", "pmi",
-    # language models
-    "NGramModel",
 from vademecum.language.channels import NoisyChannel, noisy_channel
+from vademecum.language.eigenvectors_of_words import SpectralEmbedding
 from vademecum.language.generation import Generated, generate, stream_tokens
-from vademecum.language.networks import GPT
+from vademecum.language.logarithmic_counts import GloVe
+from vademecum.language.networks import BERT, GPT, BERTOutput, BERTPretraining
+from vademecum.language.ngrams import NGramModel
 from vademecum.language.preferences import (
     BradleyTerry,
     KLRegularizedPolicy,
@@ -32,26 +20,24 @@ from vademecum.language.preferences import (
     kl_regularized_policy,
 )
 from vademecum.language.probes import LinearProbe, linear_probe
-from vademecum.language.scoring import (
-    FewShot,
-    Perplexity,
-    bits_per_byte,
-    few_shot,
-    perplexity,
-)
+from vademecum.language.scoring import FewShot, Perplexity, bits_per_byte, few_shot, perplexity
 from vademecum.language.subwords import train_tokenizer, wordpiece
+from vademecum.language.windows import Cooccurrence, cooccurrence
 
 __all__ = [
     # networks
-    "GPT",
+    "GPT", "BERT", "BERTOutput", "BERTPretraining",
+    # words by their company
+    "Cooccurrence", "GloVe", "SpectralEmbedding", "cooccurrence", "pmi",
+    # language models
+    "NGramModel",
     # texts as tokens, and from tokens
-    "train_tokenizer", "wordpiece",
-    "Generated", "generate", "stream_tokens",
+    "train_tokenizer", "wordpiece", "Generated", "generate", "stream_tokens",
     # how probable a text is
     "FewShot", "Perplexity", "bits_per_byte", "few_shot", "perplexity",
     # what layers know
     "LinearProbe", "linear_probe",
     # channels and preferences
-    "NoisyChannel", "noisy_channel",
-    "BradleyTerry", "KLRegularizedPolicy", "bradley_terry", "kl_regularized_policy",
+    "NoisyChannel", "noisy_channel", "BradleyTerry", "KLRegularizedPolicy", "bradley_terry",
+    "kl_regularized_policy",
 ]  # fmt: skip

@@ -2,4 +2,6 @@
 
 from vademecum.geometry.claims import filters, frequencies, laplacians
 
-__all__ = ["laplacians", "frequencies", "filters"]
+__all__ = [
+    "laplacians", "frequencies", "filters",
+]  # fmt: skip

@@ -96,5 +96,3 @@ def bipartite_components(A: Tensor) -> int:
         edges = [(u, v) for u in nodes for v in nodes if A[u, v]]
         count += bool(edges) and all((hops[u] - hops[v]) % 2 for u, v in edges)
     return count
-
-

@@ -250,13 +250,16 @@ def discrete_laplace_operator(sign: int = -1, over: int = 12):
             leading, at = -N * h**2 / over, {"h": h, "N": N}
             rounding = 4 * N * 1e-15 / h**2 / abs(leading) / float(f[inner].abs().min())
             yield at_most("error over its leading term", error / leading, 1.0, tol=rounding, **at)
-            yield at_least("error over it, from below", error / leading, 1 - h**2 / 30, tol=rounding, **at)
+            yield at_least(
+                "error over it, from below", error / leading, 1 - h**2 / 30, tol=rounding, **at
+            )
 
 
 discrete_laplace_operator.foil("plus the Laplace operator", sign=1,
                                refuted_by="L of the squared norm")  # fmt: skip
-discrete_laplace_operator.foil("an error of a sixth of its order", over=6,
-                               refuted_by="error over it, from below")
+discrete_laplace_operator.foil(
+    "an error of a sixth of its order", over=6, refuted_by="error over it, from below"
+)
 
 
 @claim(
