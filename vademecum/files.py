@@ -2,15 +2,43 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["write_atomically"]
+__all__ = ["replacing", "write_atomically"]
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A temporary file to write, which takes the place of another when all went well.
+
+    It lies beside the other one, goes to the disk, and then under its name.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with replacing(f"{folder}/new/a.bin") as temporary:
+        ...         _ = temporary.write_bytes(b"whole")
+        ...     Path(f"{folder}/new/a.bin").read_bytes()
+        b'whole'
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        yield Path(name)
+        with open(name, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def write_atomically(path: str | Path, text: str) -> None:
     """Replace a file's content, or leave it as it was.
-
-    The text goes to a temporary file beside it, to the disk, and then under its name.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -19,15 +47,5 @@ def write_atomically(path: str | Path, text: str) -> None:
         ...     Path(f"{folder}/new/a.txt").read_text()
         'whole'
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

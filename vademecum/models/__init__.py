@@ -49,11 +49,11 @@ from vademecum.models.tensors import (
     unwrapped,
 )
 from vademecum.models.tracing import Call, Recording, Rows, Size, Trace, Value, recorded
-from vademecum.models.weights import load_weights
+from vademecum.models.weights import load_weights, save_weights
 
 __all__ = [
     # a model to begin with, and weights from elsewhere
-    "mlp", "load_weights",
+    "mlp", "load_weights", "save_weights",
     # modes and tensors
     "ModelState", "aliases", "call_with", "bilinear_convolutions", "evaluation", "insist_on_place",
     "named_modules", "run_with", "tensor_places", "twice_differentiable", "untouched", "unwrapped",

@@ -1,4 +1,4 @@
-"""Loading weights that somebody else has trained, by name.
+"""Weights by name: loading those that somebody else has trained, and saving ours.
 
 Everything is compared before anything is changed: names that are missing, unknown or of another
 shape are told in one error. A model may say what its names were in older files, as pairs of a
@@ -11,14 +11,16 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vademecum.errors import UsageError
+from vademecum.files import replacing
 
-__all__ = ["load_weights"]
+__all__ = ["load_weights", "save_weights"]
 
 
 def load_weights(
@@ -55,14 +57,16 @@ def load_weights(
     """
     given = source if isinstance(source, Mapping) else _read(Path(source))
     patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
-    given = {
-        _renamed(name, model): tensor
-        for name, tensor in given.items()
+    needed = [
+        name
+        for name in given
         if not any(fnmatchcase(name, pattern) for pattern in patterns)
         and not any(re.search(rule, name) for rule in getattr(model, "unneeded_names", ()))
-    }
+    ]
+    new = {name: _renamed(name, model) for name in needed}
+    given = {new[name]: given[name] for name in needed}
     own = model.state_dict(keep_vars=True)
-    problems = [*_misfits(own, given)]
+    problems = [*_doubles(new), *_misfits(own, given)]
     if problems:
         raise ValueError(f"source does not fit the model: {'; '.join(problems)}")
     with torch.no_grad():
@@ -70,10 +74,54 @@ def load_weights(
             own[name].copy_(tensor)
 
 
+def save_weights(model: nn.Module, path: str | PathLike[str]) -> None:
+    """Write the state dict of a model into a file in the format safetensors, or leave what was.
+
+    Tensors that the model shares under several names are written under each, so that whoever loads
+    it strictly finds all names.
+
+    Args:
+        model: Any module.
+        path: Where to, ending in ".safetensors".
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> model, other = nn.Linear(2, 1), nn.Linear(2, 1)
+        >>> with TemporaryDirectory() as folder:
+        ...     save_weights(model, f"{folder}/a.safetensors")
+        ...     load_weights(other, f"{folder}/a.safetensors")
+        >>> torch.equal(model.weight, other.weight)
+        True
+    """
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise ValueError(f"path must end in .safetensors, got {str(path)!r}")
+    save_file = _safetensors().torch.save_file
+    state, seen = dict(model.state_dict()), set()
+    if meta := [name for name, tensor in state.items() if tensor.is_meta]:
+        raise ValueError(f"model must hold numbers, got {meta[0]} on the device meta")
+    for name, tensor in state.items():
+        place = tensor.untyped_storage().data_ptr()
+        again = place in seen or tensor.untyped_storage().nbytes() != tensor.nbytes
+        whole = torch.contiguous_format
+        state[name] = tensor.clone(memory_format=whole) if again else tensor.contiguous()
+        seen.add(place)
+    with replacing(path) as temporary:
+        save_file(state, temporary, metadata={"format": "pt"})
+
+
 def _renamed(name: str, model: nn.Module) -> str:
     for pattern, replacement in getattr(model, "old_names", ()):
         name = re.sub(pattern, replacement, name)
     return name
+
+
+def _doubles(new: Mapping[str, str]) -> Iterable[str]:
+    """Names that would be one name here."""
+    first: dict[str, str] = {}
+    for name, ours in new.items():
+        if (other := first.setdefault(ours, name)) != name:
+            yield f"{other} and {name} are both {ours}"
 
 
 def _misfits(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> Iterable[str]:
@@ -116,14 +164,18 @@ def _read(path: Path) -> dict[str, Tensor]:
             f"source must be a state dict or a file in the format safetensors, got {str(path)!r}:"
             " open pickled files with torch.load(path, weights_only=True)"
         )
+    safetensors = _safetensors()
     try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        return safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"source {str(path)!r} is no file of safetensors: {error}") from error
+
+
+def _safetensors() -> ModuleType:
+    try:
+        import safetensors.torch
     except ImportError as error:
         raise UsageError(
-            'reading safetensors needs the package of that name: pip install "vademecum[data]"'
+            'the format safetensors needs the package of that name: pip install "vademecum[data]"'
         ) from error
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"source {str(path)!r} is no file of safetensors: {error}") from error
+    return safetensors
