@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,8 +37,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise
 
 
-def write_atomically(path: str | Path, text: str) -> None:
+def write_atomically(path: str | Path, content: str | Iterable[bytes]) -> None:
     """Replace a file's content, or leave it as it was.
+
+    The content is a text, or bytes in portions.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -47,5 +49,5 @@ def write_atomically(path: str | Path, text: str) -> None:
         ...     Path(f"{folder}/new/a.txt").read_text()
         'whole'
     """
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.writelines([content.encode()] if isinstance(content, str) else content)

@@ -40,4 +40,15 @@ __all__ = [
     # channels and preferences
     "NoisyChannel", "noisy_channel", "BradleyTerry", "KLRegularizedPolicy", "bradley_terry",
     "kl_regularized_policy",
+from vademecum.language.word2vec import (
+    Neighbours,
+    SkipGram,
+    WordVectors,
+    read_word2vec,
+    write_word2vec,
+)
+
+__all__ = [
+    # word vectors
+    "Neighbours", "SkipGram", "WordVectors", "read_word2vec", "write_word2vec",
 ]  # fmt: skip
