@@ -1,5 +1,6 @@
 """Graphs as they are given, with colours of nodes and edges as numbers from 0."""
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +77,7 @@ def _table(name: str, colours: Any, rows: int, what: str) -> np.ndarray | None:
     if not colours.ndim or len(colours) != rows:
         shape = tuple(colours.shape)
         raise ValueError(f"{name} must have one row for each of {rows} {what}s, got shape {shape}")
-    table = colours.detach().cpu().reshape(rows, -1 if rows else int(colours[:1].numel()))
+    table = colours.detach().cpu().reshape(rows, prod(colours.shape[1:]))
     if table.is_floating_point():
         if not torch.isfinite(table).all():
             place = (~torch.isfinite(table)).nonzero()[0].tolist()

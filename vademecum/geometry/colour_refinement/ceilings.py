@@ -121,7 +121,7 @@ def wl_ceiling(
             moves.append(_gap(a, c))
             if gaps[-1] == max(gaps) > _TOLD:
                 best = {name: p.clone() for name, p in copied.named_parameters()}
-    found, numbers = torch.tensor(gaps).double(), torch.tensor(moves).double()
+    found, numbers = torch.tensor([gaps, moves], dtype=torch.float64)
     if bool(found.isnan().all()):
         raise ValueError("model must give finite outputs, and gives none for any weights")
     separated, numbered = best is not None, bool((numbers > _TOLD).any())

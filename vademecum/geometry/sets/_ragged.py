@@ -154,6 +154,8 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, segments: Tensor, counts: Tensor) -> Tensor:  # pyright: ignore
         ctx.save_for_backward(segments)
+        if not len(counts):  # which torch's does not take
+            return z[:0].clone()
         return torch.segment_reduce(z.contiguous(), "sum", lengths=counts, axis=0)
 
     @staticmethod
