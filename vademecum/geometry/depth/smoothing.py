@@ -111,7 +111,7 @@ def oversmoothing(
         (tensor([0.5000], dtype=torch.float64), tensor([[1.0000, 0.2500]], dtype=torch.float64))
     """
     given = read_input(x, edges)
-    insist_on_mirror_images(given.graph, "for a spectral rate")
+    insist_on_mirror_images(given.graph, "a spectral rate")
     graph, n = given.graph, given.graph.num_nodes
     count, label = _components(graph)
 

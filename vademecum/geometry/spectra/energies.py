@@ -57,7 +57,7 @@ def dirichlet_energy(
     if x.ndim == 0:
         raise ValueError("x must have a row for each node, got a single number")
     graph = adjacency_of(edges, len(x), weight=weight)
-    insist_on_mirror_images(graph, "for an energy")
+    insist_on_mirror_images(graph, "an energy")
     return edge_energies(x, graph, normalization, memory=memory).sum()
 
 

@@ -28,8 +28,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.foundations import LinearOperator
-from vademecum.geometry.graphs import Adjacency, adjacency_of
-from vademecum.geometry.spectra._undirected import insist_on_mirror_images
+from vademecum.geometry.graphs import (
+    Adjacency,
+    adjacency_of,
+    insist_on_symmetry,
+    inverse_roots,
+)
 from vademecum.results import one_line
 
 __all__ = [
@@ -123,7 +127,7 @@ def laplacian_parts(
 ) -> Parts:
     """What the Laplacian of a graph is made of."""
     if not directed:
-        insist_on_mirror_images(graph, "unless directed=True")
+        insist_on_symmetry(graph)
     if normalization not in (known := (None, "sym", "rw", "gcn")):
         options = ", ".join(map(repr, known))
         raise ValueError(f"normalization must be one of {options}, got {normalization!r}")
@@ -141,15 +145,8 @@ def _scales(d: Tensor, normalization: Any) -> tuple[Tensor, Tensor]:
     one = torch.ones_like(d)
     if normalization is None:
         return one, one
-    if (d < 0).any():
-        node = int((d < 0).nonzero()[0])
-        raise ValueError(
-            f"weight must make all degrees >= 0 for normalization={normalization!r}, got"
-            f" {float(d[node]):g} at node {node}"
-        )
-    safe = torch.where(d > 0, d, 1)
-    inverse = torch.where(d > 0, 1 / safe if normalization == "rw" else safe.rsqrt(), 0)
-    return inverse, one if normalization == "rw" else inverse
+    root = inverse_roots(d)
+    return (root * root, one) if normalization == "rw" else (root, root)
 
 
 def laplacian_product(parts: Parts, x: Tensor, *, adjoint: bool = False) -> Tensor:
