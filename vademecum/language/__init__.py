@@ -23,6 +23,13 @@ from vademecum.language.probes import LinearProbe, linear_probe
 from vademecum.language.scoring import FewShot, Perplexity, bits_per_byte, few_shot, perplexity
 from vademecum.language.subwords import train_tokenizer, wordpiece
 from vademecum.language.windows import Cooccurrence, cooccurrence
+from vademecum.language.word2vec import (
+    Neighbours,
+    SkipGram,
+    WordVectors,
+    read_word2vec,
+    write_word2vec,
+)
 
 __all__ = [
     # networks
@@ -40,15 +47,6 @@ __all__ = [
     # channels and preferences
     "NoisyChannel", "noisy_channel", "BradleyTerry", "KLRegularizedPolicy", "bradley_terry",
     "kl_regularized_policy",
-from vademecum.language.word2vec import (
-    Neighbours,
-    SkipGram,
-    WordVectors,
-    read_word2vec,
-    write_word2vec,
-)
-
-__all__ = [
     # word vectors
     "Neighbours", "SkipGram", "WordVectors", "read_word2vec", "write_word2vec",
 ]  # fmt: skip

@@ -1,10 +1,14 @@
 """What the course claims of groups, sets and graphs."""
 
-from vademecum.geometry.claims import filters, frequencies, laplacians
+from vademecum.geometry.claims import (
+    filters,
+    frequencies,
+    groups,
+    laplacians,
+    representations,
+    symmetries,
+)
 
 __all__ = [
-    "laplacians", "frequencies", "filters",
+    "laplacians", "frequencies", "filters", "groups", "representations", "symmetries",
 ]  # fmt: skip
-from vademecum.geometry.claims import groups, representations, symmetries
-
-__all__ = ["groups", "representations", "symmetries"]
