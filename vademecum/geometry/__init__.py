@@ -19,7 +19,22 @@ from vademecum.geometry.depth import (
     leaf_influence,
     oversmoothing,
 )
-from vademecum.geometry.graphs import Adjacency, gcn_norm
+from vademecum.geometry.graph_layers import (
+    GAT,
+    GCN,
+    GIN,
+    ChebConv,
+    ChebNet,
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GraphAttention,
+    LinkScores,
+    link_scores,
+    message_passing,
+)
+from vademecum.geometry.graphs import Adjacency, GraphBatch, batch_graphs, gcn_norm
 from vademecum.geometry.groups import (
     EquivarianceError,
     FeatureAction,
@@ -52,7 +67,10 @@ from vademecum.geometry.spectra import (
 
 __all__ = [
     # graphs
-    "Adjacency", "gcn_norm",
+    "Adjacency", "GraphBatch", "batch_graphs", "gcn_norm",
+    # layers and networks on graphs
+    "ChebConv", "GATConv", "GATv2Conv", "GCNConv", "GINConv", "GraphAttention", "message_passing",
+    "ChebNet", "GAT", "GCN", "GIN", "LinkScores", "link_scores",
     # groups, their representations and actions
     "Group", "NotAGroup", "Representation", "permutation_matrix", "FeatureAction", "GraphAction",
     "ImageAction", "PointAction",

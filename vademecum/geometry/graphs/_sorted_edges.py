@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Rows", "SortedEdges", "one_way_edge"]
+__all__ = ["Rows", "SortedEdges", "one_way_edge", "starts_of_rows"]
 
 
 class Rows(NamedTuple):
@@ -36,14 +36,16 @@ class SortedEdges:
             source, first = source.sort(stable=True)
             target = target.index_select(0, first)
         self.targets, order = target.sort(stable=True)
-        self.rows = Rows(_ends(self.targets, num_nodes), source.index_select(0, order))
+        self.rows = Rows(starts_of_rows(self.targets, num_nodes), source.index_select(0, order))
         self.order = order if first is None else first.index_select(0, order)
 
     @cached_property
     def transposed(self) -> tuple[Rows, Tensor]:
         """The pattern of the transpose, and where in the rows its edges stand."""
         sources, order = self.rows.columns.sort(stable=True)
-        return Rows(_ends(sources, self.num_nodes), self.targets.index_select(0, order)), order
+        return Rows(
+            starts_of_rows(sources, self.num_nodes), self.targets.index_select(0, order)
+        ), order
 
     @property
     def num_edges(self) -> int:
@@ -81,7 +83,8 @@ def one_way_edge(edges: SortedEdges, values: Tensor | None) -> tuple[int, int] |
     return source, target
 
 
-def _ends(sorted_numbers: Tensor, num_nodes: int) -> Tensor:
+def starts_of_rows(sorted_numbers: Tensor, num_nodes: int) -> Tensor:
+    """Where the runs of each number begin in a sorted array, and where the last one ends."""
     counts = torch.bincount(sorted_numbers, minlength=num_nodes)
     ptr = sorted_numbers.new_zeros(num_nodes + 1)
     ptr[1:] = counts.cumsum(0)
