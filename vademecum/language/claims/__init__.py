@@ -1,1 +1,15 @@
 """What the course claims of word vectors and language models."""
+
+from vademecum.language.claims import (
+    company,
+    costs,
+    counted_models,
+    distances,
+    information,
+    spectra,
+    vectors,
+)
+
+__all__ = [
+    "information", "distances", "company", "vectors", "spectra", "costs", "counted_models",
+]  # fmt: skip
