@@ -143,8 +143,8 @@ def pmi(formula: Ratio = log_ratio) -> Iterator[Evidence]:
                              ("pmi", torch.randint(1, 40, (rows, columns)))):  # fmt: skip
             total = int(counts.sum())
             joint = [[Fraction(c, total) for c in row] for row in counts.tolist()]
-            v = [sum(row) for row in joint]
-            w = [sum(column) for column in zip(*joint, strict=True)]
+            v = [sum(row, Fraction(0)) for row in joint]
+            w = [sum(column, Fraction(0)) for column in zip(*joint, strict=True)]
             cells = [(joint[i][j], v[i], w[j]) for i in range(rows) for j in range(columns)]
             found = language.pmi(counts).flatten()
             wanted = torch.tensor([formula(*cell) for cell in cells])
