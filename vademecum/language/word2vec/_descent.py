@@ -15,7 +15,7 @@ import torch
 
 from vademecum.language.word2vec._corpora import PORTION, Corpus, Portion
 from vademecum.language.word2vec._feeding import Feed
-from vademecum.language.word2vec._steps import LOSSES, STEPS
+from vademecum.language.word2vec._steps import LOSSES, STEPS, Table
 from vademecum.language.word2vec._windows import piece, stretches
 from vademecum.models import Replay
 from vademecum.progress import ticking
@@ -57,8 +57,8 @@ class Descent:
         self._rng = np.random.default_rng(seed)
         self._generator = torch.Generator(device).manual_seed(seed)
         V, d = len(corpus.words), options.d
-        self.X = (self._uniform(V, d) - 0.5) / d
-        self.Z = torch.zeros(V, d, device=device)
+        self.X = Table((self._uniform(V, d) - 0.5) / d)
+        self.Z = Table(torch.zeros(V, d, device=device))
         law = corpus.counts / corpus.total
         self._kept = kept(law, options.subsample)
         noise = law**options.noise
@@ -67,7 +67,7 @@ class Descent:
         N, M = self._sizes(float(noise.max() / noise.sum()), float((left / left.sum()).max()))
         blocks = -(-min(PORTION, corpus.total) // N)
         self._feed = Feed(N, options.window, M, options.negatives, blocks, device)
-        self._step = Replay(self._learn_block, [self.X, self.Z, self._feed.at])
+        self._step = Replay(self._learn_block, [self.X.rows, self.Z.rows, self._feed.at])
 
     def _uniform(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         return torch.rand(shape, generator=self._generator, device=self.device, dtype=dtype)

@@ -29,13 +29,13 @@ class Feed:
 
     def __init__(self, N: int, c: int, M: int, k: int, blocks: int, device: torch.device):
         self.N, self.c, self.M, self.k, self.blocks = N, c, M, k, blocks
-        whole = {"dtype": torch.int32, "device": device}
-        self._words, self._texts = (torch.zeros(blocks * N + 2 * c, **whole) for _ in range(2))
-        self._reach, self._noise = torch.zeros(blocks * N, **whole), torch.zeros(blocks, M, **whole)
+        where = {"dtype": torch.int64, "device": device}
+        self._words, self._texts = (torch.zeros(blocks * N + 2 * c, **where) for _ in range(2))
+        self._reach, self._noise = torch.zeros(blocks * N, **where), torch.zeros(blocks, M, **where)
         self._eta = torch.zeros(blocks, device=device)
-        self._distance = offsets(c, device).to(torch.int32)
+        self._distance = offsets(c, device)
         self._span = torch.arange(N + 2 * c, device=device)
-        self.at = torch.zeros(1, dtype=torch.int64, device=device)
+        self.at = torch.zeros(1, **where)
 
     def fill(self, stretch: Portion, reach: Tensor, noise: Tensor, eta: np.ndarray) -> None:
         """Put in a stretch of words, and point to its first block.

@@ -21,7 +21,10 @@ from torch.nn import functional as F
 
 from vademecum.language.word2vec._windows import fold, unfold
 
-__all__ = ["LOSSES", "STEPS", "Block"]
+__all__ = ["LOSSES", "STEPS", "Block", "Table"]
+
+
+STABLE = 4.0  # how hard a row may be pulled at before its step is shortened
 
 
 class Block:
@@ -51,42 +54,86 @@ class Block:
         return rows.view(-1, self.L, rows.shape[1])
 
 
-def _sgns(X: Tensor, Z: Tensor, block: Block) -> None:
-    x, near = X.index_select(0, block.words), Z.index_select(0, block.around)
-    far = Z.index_select(0, block.noise)
+class Table:
+    """The vectors of all words, and how hard a block pulls at each of them.
+
+    Args:
+        rows: The vectors, (V, d).
+    """
+
+    def __init__(self, rows: Tensor):
+        self.rows, self._pull = rows, rows.new_zeros(len(rows))
+
+    def __getitem__(self, words: Tensor) -> Tensor:
+        return self.rows.index_select(0, words)
+
+    def move(self, *moves: tuple[Tensor, Tensor, Tensor]) -> None:
+        """Add to the rows of words, where they may come many times, no more than is stable.
+
+        Args:
+            moves: Words (n,), what is to be added (n, d), and how hard each is pulled at (n,).
+        """
+        for words, _, pull in moves:
+            self._pull.index_add_(0, words, pull)
+        for words, change, _ in moves:
+            slow = self._pull.index_select(0, words).div_(STABLE).clamp_(min=1)
+            self.rows.index_add_(0, words, change.div_(slow[:, None]))
+        for words, _, _ in moves:
+            self._pull.index_fill_(0, words, 0)
+
+
+def _sgns(X: Table, Z: Table, block: Block) -> None:
+    x, near, far = X[block.words], Z[block.around], Z[block.noise]
     centres, windows = block.pieces(x), block.windows(near)
     seen = torch.bmm(centres, windows.mT).neg_().sigmoid_().mul_(block.band).mul_(block.eta)
     drawn = (x @ far.T).sigmoid_()
     drawn.mul_((block.pairs * (block.each * block.eta))[:, None])
+    own, others, noisy = (_squares(rows) for rows in (x, near, far))
     ascent = torch.bmm(seen, windows).view_as(x).addmm_(drawn, far, alpha=-1)
-    Z.index_add_(0, block.around, fold(torch.bmm(seen.mT, centres), block.c))
-    Z.index_add_(0, block.noise, drawn.T @ x, alpha=-1)
-    X.index_add_(0, block.words, ascent)
+    pull = torch.bmm(seen, block.windows(others)).view(-1, 1).addmm_(drawn, noisy)
+    rise = fold(torch.bmm(seen.mT, centres), block.c)
+    pulled = fold(torch.bmm(seen.mT, block.pieces(own)), block.c)
+    away = (block.noise, (drawn.T @ x).neg_(), (drawn.T @ own).flatten())
+    Z.move((block.around, rise, pulled.flatten()), away)
+    X.move((block.words, ascent, pull.flatten()))
 
 
-def _softmax(X: Tensor, Z: Tensor, block: Block) -> None:
-    x, near = X.index_select(0, block.words), Z.index_select(0, block.around)
+def _softmax(X: Table, Z: Table, block: Block) -> None:
+    x, near = X[block.words], Z[block.around]
     centres, windows = block.pieces(x), block.windows(near)
     seen = block.band * block.eta
-    expected = torch.softmax(x @ Z.T, 1).mul_((block.pairs * block.eta)[:, None])
-    ascent = torch.bmm(seen, windows).view_as(x).addmm_(expected, Z, alpha=-1)
-    Z.addmm_(expected.T, x, alpha=-1)
-    Z.index_add_(0, block.around, fold(torch.bmm(seen.mT, centres), block.c))
-    X.index_add_(0, block.words, ascent)
+    expected = torch.softmax(x @ Z.rows.T, 1).mul_((block.pairs * block.eta)[:, None])
+    ascent = torch.bmm(seen, windows).view_as(x).addmm_(expected, Z.rows, alpha=-1)
+    pull = expected @ _squares(Z.rows)
+    rise = fold(torch.bmm(seen.mT, centres), block.c)
+    pulled = fold(torch.bmm(seen.mT, block.pieces(_squares(x))), block.c)
+    fall = (expected.T @ x).neg_(), (expected.T @ _squares(x)).flatten()
+    Z.move(
+        (block.around, rise, pulled.flatten()), (torch.arange(len(Z.rows), device=x.device), *fall)
+    )
+    X.move((block.words, ascent, pull.flatten()))
 
 
-def _cbow(X: Tensor, Z: Tensor, block: Block) -> None:
-    share = _shares(X, block)
-    wanted, far = Z.index_select(0, block.words), Z.index_select(0, block.noise)
-    windows = block.windows(X.index_select(0, block.around))
+def _cbow(X: Table, Z: Table, block: Block) -> None:
+    share = _shares(X.rows, block)
+    wanted, far, windows = Z[block.words], Z[block.noise], block.windows(X[block.around])
     h = torch.bmm(share, windows).view_as(wanted)
     some = (block.pairs > 0) * block.eta
     seen = (h * wanted).sum(1).neg_().sigmoid_().mul_(some)[:, None]
     drawn = (h @ far.T).sigmoid_().mul_((some * block.each)[:, None])
     ascent = (seen * wanted).addmm_(drawn, far, alpha=-1)
-    Z.index_add_(0, block.words, seen * h)
-    Z.index_add_(0, block.noise, drawn.T @ h, alpha=-1)
-    X.index_add_(0, block.around, fold(torch.bmm(share.mT, block.pieces(ascent)), block.c))
+    own = _squares(h)
+    pull = (seen * _squares(wanted)).addmm_(drawn, _squares(far))
+    away = (block.noise, (drawn.T @ h).neg_(), (drawn.T @ own).flatten())
+    Z.move((block.words, seen * h, (seen * own).flatten()), away)
+    rise = fold(torch.bmm(share.mT, block.pieces(ascent)), block.c)
+    pulled = fold(torch.bmm(share.mT, block.pieces(pull)), block.c)
+    X.move((block.around, rise, pulled.flatten()))
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """The squared lengths of rows, in a column."""
+    return torch.linalg.vector_norm(rows, dim=1, keepdim=True).square_()
 
 
 def _shares(X: Tensor, block: Block) -> Tensor:
@@ -95,28 +142,28 @@ def _shares(X: Tensor, block: Block) -> Tensor:
 
 
 STEPS = {"sgns": _sgns, "softmax": _softmax, "cbow": _cbow}
-"""What moves the vectors X and Z along the gradient of a block, in place."""
+"""What moves the tables X and Z along the gradient of a block, in place."""
 
 
-def _sgns_loss(X: Tensor, Z: Tensor, block: Block) -> Tensor:
-    x = X.index_select(0, block.words)
-    scores = torch.bmm(block.pieces(x), block.windows(Z.index_select(0, block.around)).mT)
-    far = F.softplus(x @ Z.index_select(0, block.noise).T).sum(1) * block.each
+def _sgns_loss(X: Table, Z: Table, block: Block) -> Tensor:
+    x = X[block.words]
+    scores = torch.bmm(block.pieces(x), block.windows(Z[block.around]).mT)
+    far = F.softplus(x @ Z[block.noise].T).sum(1) * block.each
     seen = F.softplus(-scores[block.band]).sum()
     return (seen + (far * block.pairs).sum()) / block.pairs.sum()
 
 
-def _softmax_loss(X: Tensor, Z: Tensor, block: Block) -> Tensor:
-    x = X.index_select(0, block.words)
-    scores = torch.bmm(block.pieces(x), block.windows(Z.index_select(0, block.around)).mT)
-    normaliser = (x @ Z.T).logsumexp(1)
+def _softmax_loss(X: Table, Z: Table, block: Block) -> Tensor:
+    x = X[block.words]
+    scores = torch.bmm(block.pieces(x), block.windows(Z[block.around]).mT)
+    normaliser = (x @ Z.rows.T).logsumexp(1)
     return ((normaliser * block.pairs).sum() - scores[block.band].sum()) / block.pairs.sum()
 
 
-def _cbow_loss(X: Tensor, Z: Tensor, block: Block) -> Tensor:
-    wanted, some = Z.index_select(0, block.words), block.pairs > 0
-    h = torch.bmm(_shares(X, block), block.windows(X.index_select(0, block.around))).view_as(wanted)
-    far = F.softplus(h @ Z.index_select(0, block.noise).T).sum(1) * block.each
+def _cbow_loss(X: Table, Z: Table, block: Block) -> Tensor:
+    wanted, some = Z[block.words], block.pairs > 0
+    h = torch.bmm(_shares(X.rows, block), block.windows(X[block.around])).view_as(wanted)
+    far = F.softplus(h @ Z[block.noise].T).sum(1) * block.each
     each = F.softplus(-(h * wanted).sum(1)) + far
     return each[some].mean()
 

@@ -143,10 +143,11 @@ class SkipGram(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         descent = Descent(corpus, options, seed, device)
         self.losses_ = descent.run(progress=bool(self.progress))
-        if not (descent.X.isfinite().all() and descent.Z.isfinite().all()):
+        vectors, contexts = descent.X.rows, descent.Z.rows
+        if not (vectors.isfinite().all() and contexts.isfinite().all()):
             raise ValueError(f"rate must be smaller for these texts, got {self.rate}: overflow")
         self.words_, self.counts_ = tuple(corpus.words), corpus.counts
-        self.vectors_, self.contexts_ = descent.X, descent.Z
+        self.vectors_, self.contexts_ = vectors, contexts
         self.n_iter_ = self.epochs
         self._known = WordVectors(self.words_, self.vectors_)
         return self
