@@ -11,4 +11,8 @@ from vademecum.geometry.claims import (
 
 __all__ = [
     "laplacians", "frequencies", "filters", "groups", "representations", "symmetries",
+from vademecum.geometry.claims import clouds, colours, elements, filters, frequencies, laplacians
+
+__all__ = [
+    "elements", "clouds", "colours", "laplacians", "frequencies", "filters",
 ]  # fmt: skip
