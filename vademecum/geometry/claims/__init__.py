@@ -1,10 +1,14 @@
 """What the course claims of groups, sets and graphs."""
 
 from vademecum.geometry.claims import (
+    depth,
     filters,
     frequencies,
+    grids,
     groups,
     laplacians,
+    polynomials,
+    propagation,
     representations,
     symmetries,
 )
@@ -15,4 +19,6 @@ from vademecum.geometry.claims import clouds, colours, elements, filters, freque
 
 __all__ = [
     "elements", "clouds", "colours", "laplacians", "frequencies", "filters",
+    "groups", "representations", "symmetries",
+    "laplacians", "grids", "frequencies", "filters", "polynomials", "propagation", "depth",
 ]  # fmt: skip

@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
+from vademecum import geometry
+
 __all__ = [
     "bipartite_components", "complete_bipartite", "components", "cycle", "edges_of", "from_pairs",
-    "hops_from", "path", "random_graph", "torus",
+    "hops_from", "laplacian_of", "path", "random_graph", "torus",
 ]  # fmt: skip
 
 
@@ -25,6 +27,12 @@ def edges_of(A: Tensor) -> tuple[Tensor, Tensor]:
     target, source = A.nonzero(as_tuple=True)
     order = torch.randperm(len(source))
     return torch.stack([source, target])[:, order], A[target, source][order]
+
+
+def laplacian_of(A: Tensor, **options: str) -> geometry.GraphLaplacian:
+    """The Laplacian of a graph, from its edges in random order."""
+    edges, weight = edges_of(A)
+    return geometry.graph_laplacian(edges, len(A), weight=weight, **options)  # pyright: ignore
 
 
 def from_pairs(n: int, pairs: list[tuple[int, int]]) -> Tensor:

@@ -15,16 +15,11 @@ from vademecum.geometry.claims._small_graphs import (
     edges_of,
     from_pairs,
     hops_from,
+    laplacian_of,
     path,
     random_graph,
     torus,
 )
-
-
-def laplacian_of(A: Tensor, **options: str) -> geometry.GraphLaplacian:
-    """The Laplacian of a graph, from its edges in random order."""
-    edges, weight = edges_of(A)
-    return geometry.graph_laplacian(edges, len(A), weight=weight, **options)  # pyright: ignore
 
 
 def counted(L: geometry.GraphLaplacian) -> tuple[LinearOperator, Counter[str]]:
