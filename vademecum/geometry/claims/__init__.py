@@ -1,7 +1,10 @@
 """What the course claims of groups, sets and graphs."""
 
 from vademecum.geometry.claims import (
+    clouds,
+    colours,
     depth,
+    elements,
     filters,
     frequencies,
     grids,
@@ -14,11 +17,6 @@ from vademecum.geometry.claims import (
 )
 
 __all__ = [
-    "laplacians", "frequencies", "filters", "groups", "representations", "symmetries",
-from vademecum.geometry.claims import clouds, colours, elements, filters, frequencies, laplacians
-
-__all__ = [
-    "elements", "clouds", "colours", "laplacians", "frequencies", "filters",
-    "groups", "representations", "symmetries",
-    "laplacians", "grids", "frequencies", "filters", "polynomials", "propagation", "depth",
+    "laplacians", "frequencies", "filters", "groups", "representations", "symmetries", "elements",
+    "clouds", "colours", "grids", "polynomials", "propagation", "depth",
 ]  # fmt: skip

@@ -5,10 +5,10 @@ from itertools import combinations
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vademecum.claims import Evidence, at_least, at_most, claim, equals
-from vademecum.geometry import weisfeiler_leman, wl_ceiling
+from vademecum.claims import Evidence, at_most, claim, equals
+from vademecum.geometry import weisfeiler_leman
 from vademecum.geometry.claims._all_graphs import (
     all_graphs,
     edges_of,
@@ -24,7 +24,6 @@ from vademecum.geometry.claims._small_graphs import (
     random_graph,
 )
 from vademecum.geometry.colour_refinement import colours_by_round
-from vademecum.models import mlp
 
 Neighbours = Literal["multiset", "set"]
 STAR = ((0, 1), (0, 2), (0, 3))
