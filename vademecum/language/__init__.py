@@ -8,10 +8,29 @@ tells how surprised it is by a text.
 
 from vademecum.language.association import pmi
 from vademecum.language.channels import NoisyChannel, noisy_channel
+from vademecum.language.cloze import (
+    MaskedTokens,
+    NSPPairs,
+    PairInput,
+    PseudoLikelihood,
+    mask_tokens,
+    nsp_pairs,
+    pair_input,
+    pseudo_likelihood,
+)
 from vademecum.language.eigenvectors_of_words import SpectralEmbedding
 from vademecum.language.generation import Generated, generate, stream_tokens
 from vademecum.language.logarithmic_counts import GloVe
-from vademecum.language.networks import BERT, GPT, BERTOutput, BERTPretraining
+from vademecum.language.networks import (
+    BERT,
+    GPT,
+    BERTOutput,
+    BERTPretraining,
+    ELMo,
+    ELMoOutput,
+    ELMoPredictions,
+    ELMoWords,
+)
 from vademecum.language.ngrams import NGramModel
 from vademecum.language.preferences import (
     BradleyTerry,
@@ -33,7 +52,11 @@ from vademecum.language.word2vec import (
 
 __all__ = [
     # networks
-    "GPT", "BERT", "BERTOutput", "BERTPretraining",
+    "GPT", "BERT", "BERTOutput", "BERTPretraining", "ELMo", "ELMoOutput", "ELMoPredictions",
+    "ELMoWords",
+    # texts with gaps
+    "MaskedTokens", "NSPPairs", "PairInput", "PseudoLikelihood", "mask_tokens", "nsp_pairs",
+    "pair_input", "pseudo_likelihood",
     # words by their company
     "Cooccurrence", "GloVe", "SpectralEmbedding", "cooccurrence", "pmi",
     # language models

@@ -24,10 +24,10 @@ def insist_on_tokens(
         )
 
 
-def looked_up(name: str, tokens: Tensor, table: Tensor) -> Tensor:
+def looked_up(name: str, tokens: Tensor, table: Tensor, padding: int | None = None) -> Tensor:
     """The rows of a table; on the CPU what is out of range is told, elsewhere the device stops."""
     try:
-        return F.embedding(tokens, table)
+        return F.embedding(tokens, table, padding)
     except IndexError:
         low, high = tokens.amin().item(), tokens.amax().item()
         raise ValueError(
