@@ -227,4 +227,5 @@ cooccurrence_sparsity.foil(
     refuted_by="share of the counts that they hold",
     close="five standard errors of 50,000 pairs are 0.01",
 )  # fmt: skip
-cooccurrence_sparsity.foil("a bound that counts one order", orders=1)
+cooccurrence_sparsity.foil("a bound that counts one order", orders=1,
+                           refuted_by="entries of a text without repetitions")  # fmt: skip
