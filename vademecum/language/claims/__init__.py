@@ -13,3 +13,11 @@ from vademecum.language.claims import (
 __all__ = [
     "information", "distances", "company", "vectors", "spectra", "costs", "counted_models",
 ]  # fmt: skip
+    noise_optima,
+    noise_words,
+    pair_losses,
+    predicted_words,
+    word_windows,
+)
+
+__all__ = ["predicted_words", "word_windows", "pair_losses", "noise_words", "noise_optima"]
