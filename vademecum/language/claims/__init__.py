@@ -21,3 +21,6 @@ __all__ = [
 )
 
 __all__ = ["predicted_words", "word_windows", "pair_losses", "noise_words", "noise_optima"]
+from vademecum.language.claims import channels, in_context, pieces, reuse, surprise
+
+__all__ = ["channels", "surprise", "pieces", "reuse", "in_context"]
