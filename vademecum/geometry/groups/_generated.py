@@ -4,6 +4,8 @@ Permutations, and matrices of integers, are multiplied exactly. Other matrices a
 their entries, up to a distance of $10^{-6}$ times the largest one.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,8 @@ __all__ = ["MOST", "checked_permutation", "from_matrices", "from_permutations", 
 
 MOST = 4096
 """The largest order for which there are tables: int64 entries for all pairs take 128 MiB."""
+
+Times = Callable[[Tensor, Tensor], Tensor]
 
 
 def checked_permutation(name: str, points: Tensor) -> Tensor:
@@ -53,21 +57,9 @@ def from_permutations(generators: list[Tensor]) -> Tabled:
             "generators must be permutations of equally many points, got"
             f" {[len(p) for p in given] or 'none'}"
         )
-    start = tuple(range(sizes.pop()))
-    found, index = [start], {start: 0}
-    steps = [tuple(p.tolist()) for p in given]
-    for word in found:  # which grows
-        for step in steps:
-            product = tuple(step[i] for i in word)
-            if product not in index:
-                index[product] = len(found)
-                found.append(product)
-                _insist_on_few(len(found))
-    all_ = torch.tensor(found)
-    table = torch.empty(len(found), len(found), dtype=torch.long)
-    for g, outer in enumerate(all_):
-        table[g] = torch.tensor([index[tuple(row)] for row in outer[all_].tolist()])
-    return from_table(table, tuple(cycles(list(p)) for p in found), all_)
+    start = torch.arange(sizes.pop())[None]
+    found, table = _exactly(start, torch.stack(given), lambda g, h: g.gather(-1, h))
+    return from_table(table, tuple(cycles(p) for p in found.tolist()), found)
 
 
 def from_matrices(generators: list[Tensor]) -> tuple[Tabled, Tensor]:
@@ -76,12 +68,47 @@ def from_matrices(generators: list[Tensor]) -> tuple[Tabled, Tensor]:
     if len(sizes) != 1 or len(shape := sizes.pop()) != 2 or shape[0] != shape[1] or not shape[0]:
         raise ValueError("generators must be square matrices of one size")
     exact = not any(m.is_floating_point() or m.is_complex() for m in generators)
-    given = torch.stack([m if exact else m.double() for m in generators])
-    given = given.long() if exact else given
+    given = torch.stack([m.long() if exact else m.double() for m in generators]).cpu()
     if not torch.isfinite(given).all():
         raise ValueError("generators must be finite")
-    found = torch.eye(shape[0], dtype=given.dtype)[None]
-    new = found
+    start = torch.eye(shape[0], dtype=given.dtype)[None]
+    found, table = _exactly(start, given, torch.matmul) if exact else _nearly(start, given)
+    names = tuple("e" if i == 0 else f"g{i}" for i in range(len(found)))
+    return from_table(table, names), found
+
+
+def _exactly(start: Tensor, given: Tensor, times: Times) -> tuple[Tensor, Tensor]:
+    """All products of integers, and their table."""
+
+    def keys(some: Tensor) -> list[tuple[int, ...]]:
+        return [tuple(row) for row in some.flatten(1).tolist()]
+
+    found = new = start
+    index = {keys(start)[0]: 0}
+    while len(new):
+        shape = (len(new), len(given), *start.shape[1:])
+        factors = new[:, None].expand(shape), given.expand(shape)
+        fresh = []
+        for key, each in zip(keys(p := times(*factors).flatten(0, 1)), p, strict=True):
+            if key not in index:
+                index[key] = len(index)
+                fresh.append(each)
+        _insist_on_few(len(index))
+        new = torch.stack(fresh) if fresh else new[:0]
+        found = torch.cat([found, new])
+    rows = [[index[key] for key in keys(times(g.expand(found.shape), found))] for g in found]
+    return found, torch.tensor(rows)
+
+
+def _nearly(start: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for floating-point numbers, equal if they are close."""
+    for i, m in enumerate(given):
+        if abs(abs(float(torch.linalg.det(m))) - 1) > 1e-6:
+            raise ValueError(
+                "generators must have determinants 1 or -1 in a finite group, got"
+                f" {float(torch.linalg.det(m)):.6g} for generators[{i}]"
+            )
+    found = new = start
     while len(new):
         products = (new[:, None] @ given).flatten(0, 1)
         fresh = products[_places(products, found) < 0]
@@ -91,18 +118,12 @@ def from_matrices(generators: list[Tensor]) -> tuple[Tabled, Tensor]:
             fresh = fresh[_places(fresh, fresh[:1]) < 0]
             _insist_on_few(len(found) + len(new))
         found = torch.cat([found, new])
-    table = torch.stack([_places(g @ found, found) for g in found])
-    names = tuple("e" if i == 0 else f"g{i}" for i in range(len(found)))
-    return from_table(table, names), found
+    return found, torch.stack([_places(g @ found, found) for g in found])
 
 
 def _places(some: Tensor, among: Tensor) -> Tensor:
     """Which of some matrices each is, or -1."""
     a, b = some.flatten(1), among.flatten(1)
-    if not a.is_floating_point():
-        distances = torch.stack([(a - row).abs().amax(1) for row in b], 1)
-        nearest = distances.min(1)
-        return torch.where(nearest.values == 0, nearest.indices, -1)
     nearest = torch.cdist(a, b, p=torch.inf).min(1)
     close = nearest.values <= 1e-6 * b.abs().max()
     return torch.where(close, nearest.indices, -1)

@@ -242,7 +242,7 @@ def _errors(
         if not torch.isfinite(size).all():
             raise ValueError("outputs of model must be finite")
         found.append(torch.where(gap > 0, gap / size, 0).cpu())
-    return torch.stack(found)
+    return torch.stack(found).to(torch.promote_types(before.dtype, torch.float32))
 
 
 def _moved(out_action: Action, g: int, y: Tensor) -> Tensor:

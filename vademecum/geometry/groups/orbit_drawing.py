@@ -17,7 +17,7 @@ _GAP, _WORDS = 0.12, 0.32  # between pictures and below each, as parts of a pict
 
 
 def draw_orbit(result: EquivarianceError, axes: "Axes | None" = None) -> "Figure":
-    """Draw the moved witness, element by element, each with its error; the worst is framed.
+    """Draw the moved witness, element by element, each with its error there; the worst is framed.
 
     Images are shown as such, the first channel in shades of grey unless there are three; signals
     are curves. Of other inputs, errors alone are drawn, from the largest to the smallest.
@@ -66,8 +66,8 @@ def _table(result: EquivarianceError) -> tuple[int, int]:
 
 
 def _draw_points(result: EquivarianceError, axes: "Axes", columns: int, rows: int) -> None:
-    each = result.errors.amax(1)
-    high = 1 + _WORDS
+    errors, high = result.errors, 1 + _WORDS
+    each = errors[:, int(errors.argmax()) % errors.shape[1]]  # those of the witness
     for i, place in enumerate(_drawn(result)):
         g = result.elements[place]
         left, top = i % columns * (1 + _GAP), i // columns * high

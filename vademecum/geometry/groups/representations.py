@@ -128,7 +128,9 @@ class Representation:
             g: The element.
         """
         whole("g", g, low=0, high=self.group.order - 1)
-        return permutation_matrix(self._image(g)).T if self.exact else self._image(g)
+        if self.exact:
+            return permutation_matrix(self._image(g).argsort())
+        return self._image(g).contiguous()  # as `torch.kron` wants it
 
     def matrices(self) -> Shaped[Tensor, " order d d"]:
         """The matrices of all elements."""
