@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from vademecum.geometry import (
     FeatureAction,
@@ -111,7 +111,7 @@ def test_inputs_of_any_structure():
     assert found.error < 1e-6
     assert found.errors.shape == (120, 2)
     assert set(found.witness) == {"x", "mask"}
-    loader = DataLoader(torch.randn(7, 5).tensor_split(7), batch_size=3)
+    loader = DataLoader(TensorDataset(torch.randn(7, 1, 5)), batch_size=3)
     streamed = invariance_error(nn.Flatten(), loader, group=Group.cyclic(5),
                                 action=PointAction(Group.cyclic(5), axis=2))  # fmt: skip
     assert streamed.errors.shape == (5, 7)

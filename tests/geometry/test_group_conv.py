@@ -60,8 +60,9 @@ def test_sizes_that_are_refused_would_break_the_symmetry(size):
 
     class Plain(nn.Module):
         def forward(self, x):
-            y = F.conv2d(x, layer.filters(), layer.bias.repeat_interleave(4), stride=2)
-            return y.unflatten(1, (1, 4))
+            assert layer.bias is not None
+            bias = layer.bias.repeat_interleave(4)
+            return F.conv2d(x, layer.filters(), bias, stride=2).unflatten(1, (1, 4))
 
     act = FeatureAction(layer.group)
     found = equivariance_error(Plain(), x, group=layer.group, out_action=act)
