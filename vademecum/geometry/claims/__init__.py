@@ -13,10 +13,11 @@ from vademecum.geometry.claims import (
     polynomials,
     propagation,
     representations,
+    sums_of_codes,
     symmetries,
 )
 
 __all__ = [
-    "laplacians", "frequencies", "filters", "groups", "representations", "symmetries", "elements",
+    "laplacians", "frequencies", "filters", "groups", "representations", "symmetries", "elements", "sums_of_codes",
     "clouds", "colours", "grids", "polynomials", "propagation", "depth",
 ]  # fmt: skip

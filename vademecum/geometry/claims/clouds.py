@@ -36,13 +36,13 @@ def dense(layers: nn.Module, x: Tensor) -> Tensor:
     return x
 
 
-def parts(d: int, width: int, how: How) -> tuple[PointNet, DeepSets, nn.Module]:
-    """A PointNet of whole weights without T-Nets; the same with another pooling; its encoder."""
+def parts(d: int, width: int, how: How) -> tuple[PointNet, DeepSets]:
+    """A PointNet of whole weights without T-Nets, and the same with another pooling."""
     net = PointNet(d, 4, width=width, transforms=(False, False), norm=False).eval()
     whole_numbers(net)
     encoder = nn.Sequential(net.points, net.features)
     model = DeepSets(encoder, nn.Sequential(net.head, net.logits), aggregate=how)
-    return net, model.eval(), encoder
+    return net, model.eval()
 
 
 @claim(
@@ -69,7 +69,7 @@ def pointnet(
     """
     M = 100
     for d, width in ((3, 64), (2, 48)):
-        net, model, phi = parts(d, width, pooling)
+        net, model = parts(d, width, pooling)
         x, at = integers(M, d, most=20), {"d": d, "features": width}
         z = dense(net.features, dense(net.points, x))
         u = z.amax(0) if pooling == "max" else z.mean(0)

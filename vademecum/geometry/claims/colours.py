@@ -1,7 +1,7 @@
 r"""Colours of graphs: what refinement tells apart, what it does not, and networks below it."""
 
 from collections.abc import Callable, Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal
 
 import torch
@@ -63,8 +63,8 @@ def wl_test(
         most: The most effective rounds of a graph with so many nodes.
     """
     graphs = list(all_graphs())
-    yield equals("graphs with 1 to 6 nodes",
-                 torch.tensor([len(A) for A in graphs]).bincount()[1:], [1, 2, 4, 11, 34, 156])  # fmt: skip
+    counts = torch.tensor([len(A) for A in graphs]).bincount()[1:]
+    yield equals("graphs with 1 to 6 nodes", counts, [1, 2, 4, 11, 34, 156])
     found = [weisfeiler_leman(edges_of(A)) for A in graphs]
     named = named_colours(graphs, 6, kind=neighbours)
     apart, stated = pairs_apart([f.hash for f in found]), pairs_apart(named[-1])
@@ -88,7 +88,7 @@ def wl_test(
         yield equals("rounds of a path", rounds, (n - 1) // 2, n=n)
         yield at_most("rounds", rounds, most(n), n=n)
         history = colours_by_round(chain)
-        for old, new in zip(history, history[1:], strict=False):
+        for old, new in pairwise(history):
             pairs = len(torch.stack([old, new]).unique(dim=1).T)
             yield equals("colours of a round within those of before", pairs,
                          len(new.unique()), n=n)  # fmt: skip
@@ -139,8 +139,8 @@ def wl_incompleteness(
 
     Isomorphic graphs always receive equal colour histograms, so equality is necessary for
     isomorphism; it is not sufficient: any two $d$-regular graphs with the same number of nodes look
-    alike, e.g. the hexagon $C_6$ and two triangles, or $K_{3,3}$ and a prism. The reason: in a regular graph all nodes keep
-    one colour.
+    alike, e.g. the hexagon $C_6$ and two triangles, or $K_{3,3}$ and a prism. The reason: in a
+    regular graph all nodes keep one colour.
 
     Random graphs and renumberings; all pairs of regular graphs with up to 6 nodes; Shrikhande's
     graph and the rook's graph with 16 nodes, of which only the second has four nodes that are all
