@@ -61,7 +61,8 @@ def run_for_shapes(
         model: Any module, which is afterwards as it was.
         x: An input, or the shape of one example.
         function: What runs the model; it may be run twice.
-        values: Whether values are needed, and shapes alone not worth a try.
+        values: Whether values are needed, and shapes alone not worth a try. They are computed in
+            double precision, in which gradients are measured: code may differ between the two.
 
     Raises:
         ValueError: If the model cannot take such an input.
@@ -81,7 +82,11 @@ def run_for_shapes(
             missing = reason or ValueError("its values are needed, and it is on the meta device")
             raise _not_taken(given, missing) from reason
         try:
-            found = ModelState(model).run(function, model, map_tensors(given, Tensor.clone))
+            if values:
+                state, given = ModelState(model, dtype=torch.float64), map_tensors(given, _doubled)
+            else:
+                state, given = ModelState(model), map_tensors(given, Tensor.clone)
+            found = state.run(function, model, given)
         except (RuntimeError, TypeError, IndexError) as error:
             if out_of_memory(error):
                 raise
@@ -89,6 +94,10 @@ def run_for_shapes(
     if reason is not None:
         warn_of_slow_path("the model ran on real tensors, not on shapes alone", str(reason))
     return found
+
+
+def _doubled(t: Tensor) -> Tensor:
+    return t.to(torch.float64 if t.is_floating_point() else None, copy=True)
 
 
 def _to_meta(t: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vademecum.convolution.receptive._moving_rules import axes_after, works_entrywise
-from vademecum.models import Call, Recording, Value
+from vademecum.models import Call, Recording, Value, named_leaves
 
 __all__ = ["FeatureMap", "has_edges", "last_feature_map", "source_axes"]
 
@@ -40,18 +40,30 @@ class FeatureMap(NamedTuple):
         return tuple(self.value.tensor.shape[a] for a in self.axes)
 
 
-def has_edges(tensors: list[Tensor]) -> bool:
-    """Whether inputs begin with the nodes of a graph, with pairs of their indices behind."""
-    if not tensors or tensors[0].ndim != 2 or not tensors[0].is_floating_point():
+def has_edges(x: Any) -> bool:
+    """Whether an input begins with the nodes of a graph, with pairs of their indices behind.
+
+    These are a tensor, or what an object keeps as its `edge_index`.
+    """
+    nodes, *others = [leaf for _, leaf in named_leaves(x)] or [None]
+    if not isinstance(nodes, Tensor) or nodes.ndim != 2 or not nodes.is_floating_point():
         return False
-    return any(t.dtype == torch.long and t.ndim == 2 and len(t) == 2 for t in tensors[1:])
+    edges = [leaf if isinstance(leaf, Tensor) else _edges_of(leaf) for leaf in others]
+    return any(
+        isinstance(t, Tensor) and t.dtype == torch.long and t.ndim == 2 and len(t) == 2
+        for t in edges
+    )
 
 
-def source_axes(run: Recording) -> tuple[int, ...]:
+def _edges_of(thing: Any) -> Any:
+    return getattr(thing, "edge_index", None)
+
+
+def source_axes(run: Recording, *, graph: bool) -> tuple[int, ...]:
     """The axes of the input along which its positions lie."""
     source = run.sources[0]
     ndim = source.tensor.ndim
-    if has_edges([v.tensor for v in run.sources]):
+    if graph:
         return (0,)
     if not source.tensor.is_floating_point() or ndim == 2:
         return tuple(range(1, ndim))
@@ -78,7 +90,7 @@ def _channels_of(run: Recording, source: Value) -> int:
     return 1
 
 
-def last_feature_map(run: Recording) -> FeatureMap:
+def last_feature_map(run: Recording, *, graph: bool) -> FeatureMap:
     """The last tensor on the way to the output that has more than one position.
 
     If there is none, the entries of the output are the units.
@@ -87,7 +99,7 @@ def last_feature_map(run: Recording) -> FeatureMap:
     for call in reversed(run.calls):
         if any(out is not None and out.index in needed for out in call.outputs):
             needed.update(value.index for value in call.tensors)
-    maps = [m for m in _feature_maps(run) if m.value.index in needed and prod(m.sizes) > 1]
+    maps = [m for m in _feature_maps(run, graph) if m.value.index in needed and prod(m.sizes) > 1]
     if maps:
         return maps[-1]
     if not run.results:
@@ -97,10 +109,10 @@ def last_feature_map(run: Recording) -> FeatureMap:
     return FeatureMap(value, tuple(range(1, value.tensor.ndim)), call)
 
 
-def _feature_maps(run: Recording) -> Iterator[FeatureMap]:
-    source, axes = run.sources[0], source_axes(run)
+def _feature_maps(run: Recording, graph: bool) -> Iterator[FeatureMap]:
+    source, axes = run.sources[0], source_axes(run, graph=graph)
     ndim = source.tensor.ndim
-    graph, flat = axes == (0,), ndim == 2 and source.tensor.is_floating_point()
+    flat = ndim == 2 and source.tensor.is_floating_point()
     channels: dict[int, int | None] = {}
     if not flat and source.tensor.is_floating_point():
         (channels[source.index],) = set(range(1, ndim)) - set(axes)
@@ -112,7 +124,8 @@ def _feature_maps(run: Recording) -> Iterator[FeatureMap]:
             size = out.tensor.ndim
             at = channels[out.index] = _channels_after(call, out, channels)
             if graph:
-                if size == 2 and len(out.tensor) == len(source.tensor):
+                dense = out.tensor.layout == torch.strided
+                if size == 2 and dense and len(out.tensor) == len(source.tensor):
                     yield FeatureMap(out, (0,), call)
             elif flat and size == 2:
                 yield FeatureMap(out, (1,), call)

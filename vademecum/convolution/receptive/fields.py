@@ -37,6 +37,7 @@ from vademecum.convolution.receptive._layouts import (
 from vademecum.convolution.receptive._mixing_rules import MIXES
 from vademecum.convolution.receptive._moving_rules import MOVES, entrywise, works_entrywise
 from vademecum.convolution.receptive._needs import Need, Span, joined, span_of
+from vademecum.convolution.receptive._neighbour_rules import NEIGHBOURS
 from vademecum.convolution.receptive._part_rules import PARTS
 from vademecum.convolution.receptive._probe import Seen, probe
 from vademecum.convolution.receptive._sequence_rules import SEQUENCES
@@ -54,7 +55,7 @@ from vademecum.results import one_line
 
 __all__ = ["ReceptiveField", "receptive_field"]
 
-_RULES = {**WINDOWS, **MOVES, **PARTS, **MIXES, **SEQUENCES}
+_RULES = {**WINDOWS, **MOVES, **PARTS, **MIXES, **SEQUENCES, **NEIGHBOURS}
 
 
 class ReceptiveField(NamedTuple):
@@ -119,7 +120,8 @@ def receptive_field(
         model: Any module, taken in evaluation mode.
         x: An input, or the shape of one example without the batch. With a shape nothing is
             computed or measured, and the model may be on the meta device. Of several tensors the
-            first is looked at; if edges come after it (pairs of indices), its rows are nodes.
+            first is looked at; if edges come after it (pairs of indices, or an object with such as
+            `edge_index`), its rows are nodes.
         unit: The position of the unit in the last feature map with more than one position; by
             default the one in the middle. All its channels count.
         generator: Where random numbers come from; torch's global generator by default.
@@ -139,12 +141,13 @@ def receptive_field(
     meta = any(t.is_meta for t in tensors)
     if not shape and not meta:
         refuse_nan(x)
+    graph = not shape and has_edges(x)
     try:
-        run = run_for_shapes(model, x, recorded, values=has_edges(tensors))
-        derived = _derive(run, unit)
+        run = run_for_shapes(model, x, recorded, values=graph)
+        derived = _derive(run, unit, graph)
     except NoValues as reason:
         run = run_for_shapes(model, x, recorded, values=True)
-        derived = _derive(run, unit)
+        derived = _derive(run, unit, graph)
         warn_of_slow_path("the model ran on real tensors, not on shapes alone", str(reason))
     if derived.unknown is not None:
         raise _without_rule(model, x, derived, generator)
@@ -161,8 +164,9 @@ def receptive_field(
     )
 
 
-def _derive(run: Recording, unit: int | tuple[int, ...] | None) -> _Derived:
-    source, axes, at = run.sources[0], source_axes(run), last_feature_map(run)
+def _derive(run: Recording, unit: int | tuple[int, ...] | None, graph: bool) -> _Derived:
+    source, axes = run.sources[0], source_axes(run, graph=graph)
+    at = last_feature_map(run, graph=graph)
     place = _place(unit, at)
     with one_torch_thread():
         need, unknown = _dependence(run, at, place, source)
@@ -196,7 +200,7 @@ def _dependence(
     mask[tuple(place)] = True
     spans = {a: Span(i, i, Fraction(1)) for a, i in zip(at.axes, unit, strict=True)}
     needs = {at.value.index: Need(mask, spans)}
-    for call in reversed(run.calls):
+    for call in reversed(_calls_after(run, source)):
         wanted = [needs.pop(out.index, None) if out is not None else None for out in call.outputs]
         if not any(need is not None for need in wanted):
             continue
@@ -211,6 +215,16 @@ def _dependence(
             shape = value.tensor.shape
             needs[value.index] = need if before is None else joined(before, need, shape)
     return needs.get(source.index), None
+
+
+def _calls_after(run: Recording, source: Value) -> list[Call]:
+    """The calls that meet what depends on a tensor of the input; others may sort edges."""
+    known, found = {source.index}, []
+    for call in run.calls:
+        if any(value.index in known for value in call.tensors):
+            known.update(out.index for out in call.outputs if out is not None)
+            found.append(call)
+    return found
 
 
 def _summary(derived: _Derived) -> tuple[Any, Any, Any, Tensor]:

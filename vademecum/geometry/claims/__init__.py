@@ -18,6 +18,6 @@ from vademecum.geometry.claims import (
 )
 
 __all__ = [
-    "laplacians", "frequencies", "filters", "groups", "representations", "symmetries", "elements", "sums_of_codes",
-    "clouds", "colours", "grids", "polynomials", "propagation", "depth",
+    "laplacians", "frequencies", "filters", "groups", "representations", "symmetries", "elements",
+    "sums_of_codes", "clouds", "colours", "grids", "polynomials", "propagation", "depth",
 ]  # fmt: skip
