@@ -1,5 +1,7 @@
 """Small graphs as dense matrices, drawn at random, and what can be found by walking on them."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -29,10 +31,10 @@ def edges_of(A: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack([source, target])[:, order], A[target, source][order]
 
 
-def laplacian_of(A: Tensor, **options: str) -> geometry.GraphLaplacian:
+def laplacian_of(A: Tensor, **options: Any) -> geometry.GraphLaplacian:
     """The Laplacian of a graph, from its edges in random order."""
     edges, weight = edges_of(A)
-    return geometry.graph_laplacian(edges, len(A), weight=weight, **options)  # pyright: ignore
+    return geometry.graph_laplacian(edges, len(A), weight=weight, **options)
 
 
 def from_pairs(n: int, pairs: list[tuple[int, int]]) -> Tensor:

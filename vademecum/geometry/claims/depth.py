@@ -17,13 +17,11 @@ from vademecum.geometry.claims._small_graphs import (
     random_graph,
 )
 
-Mixing = Literal["gcn", "rw"]
-
 
 class Stack(nn.Module):
     """Layers that propagate, multiply by a matrix, and apply a function if there is one."""
 
-    def __init__(self, mixing: Mixing, depth: int, W: Tensor, sigma: Any = None):
+    def __init__(self, mixing: str, depth: int, W: Tensor, sigma: Any = None):
         super().__init__()
         layer = geometry.PolynomialConv(*W.shape, K=1, normalization=mixing, bias=False)
         layer.weight.data = torch.stack([W, -W])  # (I - L) X W

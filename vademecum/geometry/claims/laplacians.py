@@ -2,7 +2,7 @@
 
 import math
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from vademecum.geometry.claims._small_graphs import (
 )
 
 
-def dense(A: Tensor, **options: str) -> Tensor:
+def dense(A: Tensor, **options: Any) -> Tensor:
     """The Laplacian of a graph with all its zeros."""
     return laplacian_of(A, **options).matrix.to_dense()
 

@@ -30,7 +30,7 @@ from vademecum.geometry.depth._graph_inputs import read_input
 from vademecum.geometry.depth._layer_outputs import watch_layers
 from vademecum.geometry.graphs import Adjacency
 from vademecum.geometry.spectra._undirected import insist_on_mirror_images
-from vademecum.geometry.spectra.energies import edge_energies
+from vademecum.geometry.spectra.energies import edge_energies, one_way_edges
 from vademecum.geometry.spectra.laplacians import graph_laplacian
 from vademecum.models import untouched
 from vademecum.results import one_line
@@ -115,10 +115,11 @@ def oversmoothing(
     graph, n = given.graph, given.graph.num_nodes
     count, label = _components(graph)
 
+    @torch.no_grad()
     def measured(t: Tensor) -> tuple[Tensor, Tensor]:
         t = t.detach().reshape(n, -1).double()
         along = edge_energies(t, graph, normalization, memory=memory)
-        energy = _added(along, label[graph.edge_index[1].long()], count)
+        energy = _added(along, label[one_way_edges(graph).u.long()], count)
         return energy, _added(t.square().sum(1), label, count)
 
     seen = [("input", measured(given.features))]

@@ -22,7 +22,7 @@ from torch import Tensor
 from vademecum.arguments import floats, whole
 from vademecum.foundations import eigsh
 from vademecum.geometry.graphs import adjacency_of
-from vademecum.geometry.spectra.laplacians import graph_laplacian
+from vademecum.geometry.spectra.laplacians import check_normalization, graph_laplacian
 from vademecum.results import one_line
 
 __all__ = ["GraphFourier", "graph_fourier"]
@@ -127,10 +127,9 @@ def graph_fourier(
         >>> graph_fourier(torch.cat([cycle, cycle.flip(0)], 1)).eigenvalues.round(decimals=5)
         tensor([0., 2., 2., 4.])
     """
-    if normalization not in (None, "sym", "gcn"):
-        raise ValueError(f"normalization must be one of None, 'sym', 'gcn', got {normalization!r}")
+    check_normalization(normalization, symmetric=True)
     graph = adjacency_of(edges, num_nodes, weight=weight)
-    made = graph_laplacian(graph, normalization=normalization, dtype=dtype)  # pyright: ignore
+    made = graph_laplacian(graph, normalization=normalization, dtype=dtype)
     n = graph.num_nodes
     k = (n if n <= DENSE else min(LOWEST, n)) if k is None else whole("k", k, low=1, high=n)
     if n <= DENSE:

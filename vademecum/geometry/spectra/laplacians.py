@@ -21,7 +21,7 @@ and `discrete_laplace_operator`.
 
 import warnings
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -37,11 +37,9 @@ from vademecum.geometry.graphs import (
 from vademecum.results import one_line
 
 __all__ = [
-    "GraphLaplacian", "Normalization", "graph_laplacian", "laplacian_parts", "laplacian_product",
+    "GraphLaplacian", "check_normalization", "graph_laplacian", "laplacian_parts",
+    "laplacian_product",
 ]  # fmt: skip
-
-Normalization = Literal["sym", "rw", "gcn"] | None
-"""How a Laplacian is normalised."""
 
 
 class GraphLaplacian(NamedTuple):
@@ -68,7 +66,7 @@ def graph_laplacian(
     num_nodes: int | None = None,
     *,
     weight: Float[Tensor, " E"] | None = None,
-    normalization: Normalization = None,
+    normalization: str | None = None,
     directed: bool = False,
     dtype: torch.dtype | None = None,
 ) -> GraphLaplacian:
@@ -122,15 +120,22 @@ class Parts(NamedTuple):
     right: Tensor
 
 
+def check_normalization(normalization: Any, *, symmetric: bool = False) -> str | None:
+    """One of the ways to normalise a Laplacian, or of those that leave it symmetric."""
+    known = (None, "sym", "gcn") if symmetric else (None, "sym", "rw", "gcn")
+    if normalization not in known:
+        options = ", ".join(map(repr, known))
+        raise ValueError(f"normalization must be one of {options}, got {normalization!r}")
+    return normalization
+
+
 def laplacian_parts(
     graph: Adjacency, normalization: Any, *, directed: bool = False, dtype: Any = None
 ) -> Parts:
     """What the Laplacian of a graph is made of."""
     if not directed:
         insist_on_symmetry(graph)
-    if normalization not in (known := (None, "sym", "rw", "gcn")):
-        options = ", ".join(map(repr, known))
-        raise ValueError(f"normalization must be one of {options}, got {normalization!r}")
+    check_normalization(normalization)
 
     def make() -> Parts:
         looped = graph.with_self_loops() if normalization == "gcn" else graph

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from vademecum.arguments import floats, whole
 from vademecum.geometry.graphs import adjacency_of
 from vademecum.geometry.spectra.laplacians import (
-    Normalization,
+    check_normalization,
     laplacian_parts,
     laplacian_product,
 )
@@ -53,14 +53,14 @@ class PolynomialConv(nn.Module):
         out_channels: int,
         K: int,
         *,
-        normalization: Normalization = "sym",
+        normalization: str | None = "sym",
         directed: bool = False,
         bias: bool = True,
     ):
         super().__init__()
         self.in_channels = whole("in_channels", in_channels, low=1)
         self.out_channels = whole("out_channels", out_channels, low=1)
-        self.K, self.normalization = whole("K", K, low=0), normalization
+        self.K, self.normalization = whole("K", K, low=0), check_normalization(normalization)
         self.directed = directed
         self.weight = nn.Parameter(torch.empty(self.K + 1, in_channels, out_channels))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
