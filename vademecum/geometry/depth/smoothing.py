@@ -117,7 +117,8 @@ def oversmoothing(
 
     @torch.no_grad()
     def measured(t: Tensor) -> tuple[Tensor, Tensor]:
-        t = t.detach().reshape(n, -1).double()
+        t = t.detach().double()
+        t = t.flatten(1) if t.ndim > 1 else t[:, None]
         along = edge_energies(t, graph, normalization, memory=memory)
         energy = _added(along, label[one_way_edges(graph).u.long()], count)
         return energy, _added(t.square().sum(1), label, count)

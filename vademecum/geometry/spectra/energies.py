@@ -69,7 +69,7 @@ def dirichlet_energy(
     parts = laplacian_parts(graph, normalization, dtype=x.dtype)
     if not (torch.is_grad_enabled() and (x.requires_grad or parts.d.requires_grad)):
         return energy
-    block = x.reshape(len(x), -1)
+    block = x.flatten(1) if x.ndim > 1 else x[:, None]
     form = (block * laplacian_product(parts, block)).sum()
     return form + (energy - form).detach()  # whose value is the former, and derivatives the latter
 
@@ -98,7 +98,7 @@ def edge_energies(
 ) -> Tensor:
     """The energy of each edge, in the order of `one_way_edges`; without derivatives."""
     check_normalization(normalization, symmetric=True)
-    x, (u, v, weight) = x.reshape(len(x), -1), one_way_edges(graph)
+    x, (u, v, weight) = x.flatten(1) if x.ndim > 1 else x[:, None], one_way_edges(graph)
     if normalization is not None:
         x = x * laplacian_parts(graph, normalization, dtype=x.dtype).left[:, None]
     found = torch.empty(len(u), dtype=x.dtype, device=x.device)

@@ -70,7 +70,7 @@ def polynomial_filter(
     if x.ndim == 0 or len(x) != n:
         raise ValueError(f"x must have {n} rows, got shape {tuple(x.shape)}")
     c = floats("coefficients", coefficients, ndim=1).unbind()
-    block = x.reshape(n, -1)
+    block = x.flatten(1) if x.ndim > 1 else x[:, None]
     if basis == "powers":
         y = _horner(op, block, c)
     else:
