@@ -50,7 +50,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("given, message", BAD, ids=[m for _, m in BAD])
+@pytest.mark.parametrize(("given", "message"), BAD, ids=[m for _, m in BAD])
 def test_bad_filters_are_refused(given, message, unchecked):
     good = {"L": torch.eye(3), "x": torch.randn(3), "coefficients": torch.ones(2)}
     with pytest.raises(ValueError, match=message):
@@ -93,6 +93,7 @@ def test_a_layer_is_twice_differentiable_in_features_and_edge_weights():
 def test_degree_zero_and_empty_graphs():
     layer = PolynomialConv(2, 2, K=0)
     x, none = torch.randn(3, 2), torch.zeros(2, 0, dtype=torch.long)
+    assert layer.bias is not None
     torch.testing.assert_close(layer(x, none), x @ layer.weight[0] + layer.bias)
     assert repr(layer) == "PolynomialConv(2, 2, K=0, normalization='sym', bias=True)"
 

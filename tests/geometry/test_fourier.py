@@ -56,7 +56,8 @@ def test_a_response_may_be_learned():
 
     response, F = Response(), graph_fourier(path_edges(3))
     F.filter(torch.tensor([1.0, 0.0, 0.0]), response).square().sum().backward()
-    assert response.t.grad is not None and response.t.grad < 0
+    assert response.t.grad is not None
+    assert response.t.grad < 0
 
 
 def test_weights_that_are_negative_may_give_negative_frequencies():
@@ -74,7 +75,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("given, message", BAD, ids=[m for _, m in BAD])
+@pytest.mark.parametrize(("given", "message"), BAD, ids=[m for _, m in BAD])
 def test_what_has_no_modes_is_refused(given, message, unchecked):
     with pytest.raises(ValueError, match=message):
         graph_fourier(**({"edges": path_edges(3)} | given))

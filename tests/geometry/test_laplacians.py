@@ -37,7 +37,8 @@ def test_nodes_without_edges_have_rows_of_zeros():
         assert not L.operator.dense()[:, [1, 3]].any()
         assert L.degrees.tolist() == [1, 0, 1, 0]
     none = graph_laplacian(torch.zeros(2, 0, dtype=torch.long), 3)
-    assert not none.matrix.to_dense().any() and not none.operator.dense().any()
+    assert not none.matrix.to_dense().any()
+    assert not none.operator.dense().any()
 
 
 def test_random_walks_and_graph_networks():
@@ -112,7 +113,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("given, message", BAD, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(("given", "message"), BAD, ids=lambda v: v if isinstance(v, str) else "")
 def test_bad_graphs_are_refused(given, message, unchecked):
     with pytest.raises(ValueError, match=message):
         graph_laplacian(**given)
