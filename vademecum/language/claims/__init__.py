@@ -1,26 +1,27 @@
 """What the course claims of word vectors and language models."""
 
 from vademecum.language.claims import (
+    channels,
     company,
     costs,
     counted_models,
     distances,
+    in_context,
     information,
+    noise_optima,
+    noise_words,
+    pair_losses,
+    pieces,
+    predicted_words,
+    reuse,
     spectra,
+    surprise,
     vectors,
+    word_windows,
 )
 
 __all__ = [
     "information", "distances", "company", "vectors", "spectra", "costs", "counted_models",
+    "predicted_words", "word_windows", "pair_losses", "noise_words", "noise_optima", "channels",
+    "surprise", "pieces", "reuse", "in_context",
 ]  # fmt: skip
-    noise_optima,
-    noise_words,
-    pair_losses,
-    predicted_words,
-    word_windows,
-)
-
-__all__ = ["predicted_words", "word_windows", "pair_losses", "noise_words", "noise_optima"]
-from vademecum.language.claims import channels, in_context, pieces, reuse, surprise
-
-__all__ = ["channels", "surprise", "pieces", "reuse", "in_context"]
