@@ -16,6 +16,13 @@ from vademecum.language.claims import (
     reuse,
     spectra,
     surprise,
+    gaps,
+    information,
+    letters,
+    one_sided,
+    sentences,
+    spectra,
+    two_sided,
     vectors,
     word_windows,
 )
@@ -24,4 +31,5 @@ __all__ = [
     "information", "distances", "company", "vectors", "spectra", "costs", "counted_models",
     "predicted_words", "word_windows", "pair_losses", "noise_words", "noise_optima", "channels",
     "surprise", "pieces", "reuse", "in_context",
+    "sentences", "letters", "two_sided", "gaps", "one_sided",
 ]  # fmt: skip
