@@ -7,9 +7,13 @@ from vademecum.geometry.claims import (
     elements,
     filters,
     frequencies,
+    graph_attention,
+    graph_convolutions,
+    graph_outputs,
     grids,
     groups,
     laplacians,
+    neighbourhoods,
     polynomials,
     propagation,
     representations,
@@ -20,4 +24,7 @@ from vademecum.geometry.claims import (
 __all__ = [
     "laplacians", "frequencies", "filters", "groups", "representations", "symmetries", "elements",
     "sums_of_codes", "clouds", "colours", "grids", "polynomials", "propagation", "depth",
+    "neighbourhoods", "graph_convolutions", "graph_attention", "graph_outputs", "laplacians",
+    "frequencies", "filters", "groups", "representations", "symmetries", "elements", "clouds",
+    "colours", "grids", "polynomials", "propagation", "depth",
 ]  # fmt: skip
