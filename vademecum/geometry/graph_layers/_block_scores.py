@@ -49,11 +49,11 @@ class _Scores(torch.autograd.Function):
     def forward(ctx: Any, left, right, b, given):
         ctx.given = given
         ctx.save_for_backward(left, right, b)
-        s = left.new_empty(left.shape[1], given.edges.num_edges)
+        s = left.new_empty(given.edges.num_edges, left.shape[1])
+        by_head = torch.block_diag(*b[:, :, None])
         for block in _blocks(given, by_source=False):
-            sums = block.sums if left is given.left else block.of(left, right)
-            s[:, block.part] = torch.einsum("ehd,hd->he", sums * block.slopes, b)
-        return s
+            torch.mm(block.bent(left, right).flatten(1), by_head, out=s[block.part])
+        return s.t().contiguous()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs):
@@ -76,7 +76,7 @@ class _Ends(torch.autograd.Function):
             H = G if order is None else G.index_select(1, order)
             total = torch.zeros_like(given.left, memory_format=torch.contiguous_format)
             for block in _blocks(given, by_source=by_source):
-                pushed = block.slopes * b * H[:, block.part].t()[..., None]
+                pushed = block.bend(b * H[:, block.part].t()[..., None])
                 total[block.rows] += block.totals(pushed.flatten(1)).view(-1, *b.shape)
             sides.append(total)
         return tuple(sides)
@@ -95,11 +95,11 @@ class _Vector(torch.autograd.Function):
     def forward(ctx: Any, G, left, right, given):
         ctx.given = given
         ctx.save_for_backward(G, left, right)
-        total = left.new_zeros(left.shape[1:])
+        heads, d = left.shape[1:]
+        total = left.new_zeros(heads, heads * d)
         for block in _blocks(given, by_source=False):
-            sums = block.of(left, right) * block.slopes
-            total += torch.einsum("he,ehd->hd", G[:, block.part], sums)
-        return total
+            total.addmm_(G[:, block.part], block.bent(left, right).flatten(1))
+        return total.view(heads, heads, d).diagonal().t().contiguous()  # a head's own vectors
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs):
@@ -112,17 +112,28 @@ class _Vector(torch.autograd.Function):
 class _Block(NamedTuple):
     """Some edges that follow one another."""
 
+    given: _Given
     part: slice
     source: Tensor
     target: Tensor
     rows: slice
     ptr: Tensor
-    sums: Tensor
-    slopes: Tensor
 
-    def of(self, left: Tensor, right: Tensor) -> Tensor:
+    def sums(self, left: Tensor, right: Tensor) -> Tensor:
         """The features of both ends, added."""
-        return left.index_select(0, self.source) + right.index_select(0, self.target)
+        return left.index_select(0, self.source).add_(right.index_select(0, self.target))
+
+    def bend(self, y: Tensor) -> Tensor:
+        """Numbers times the slopes."""
+        up = self.sums(self.given.left, self.given.right) > 0
+        return torch.where(up, y, y * self.given.slope)
+
+    def bent(self, left: Tensor, right: Tensor) -> Tensor:
+        """The features of both ends, added, times the slopes."""
+        y = self.sums(left, right)
+        if left.data_ptr() == self.given.left.data_ptr() and left.shape == self.given.left.shape:
+            return F.leaky_relu_(y, self.given.slope)  # whose slopes these are
+        return self.bend(y)
 
     def totals(self, pushed: Tensor) -> Tensor:
         """The sums over each row's edges in this block."""
@@ -132,7 +143,7 @@ class _Block(NamedTuple):
 
 def _blocks(given: _Given, *, by_source: bool) -> Iterator[_Block]:
     """All edges, in the order of targets or in that of sources."""
-    edges, left, right, slope = given
+    edges, left = given.edges, given.left
     if by_source:
         rows, order = edges.transposed
         source, target = edges.sources.index_select(0, order), rows.columns
@@ -147,7 +158,5 @@ def _blocks(given: _Given, *, by_source: bool) -> Iterator[_Block]:
     for start, stop, first, last in zip(starts, stops, firsts, lasts, strict=True):
         part = slice(start, stop)
         j, i = source[part], target[part]
-        sums = left.index_select(0, j).add_(right.index_select(0, i))
-        slopes = torch.where(sums > 0, 1.0, slope).to(sums.dtype)
         ptr = rows.ptr[first : last + 2].clamp(start, stop) - start
-        yield _Block(part, j, i, slice(first, last + 1), ptr, sums, slopes)
+        yield _Block(given, part, j, i, slice(first, last + 1), ptr)
