@@ -11,7 +11,7 @@ otherwise: then words that are not in it get -1, which keeps their place.
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,9 +78,14 @@ class Numbering:
         if self._ids:
             return self._checked(lines)
         words = chain.from_iterable(lines)
-        if self._open:
-            return np.fromiter(map(self._numbers.__getitem__, words), np.int64)
-        return np.fromiter((self._numbers.get(word, -1) for word in words), np.int64)
+        if not self._open:
+            return np.fromiter((self._numbers.get(word, -1) for word in words), np.int64)
+        old = len(self._numbers)
+        numbers = np.fromiter(map(self._numbers.__getitem__, words), np.int64)
+        for word in islice(self._numbers, old, None):
+            if not isinstance(word, str):
+                raise ValueError(f"lines must hold words only, or ids only, got the token {word!r}")
+        return numbers
 
     def _checked(self, lines: list[Any]) -> np.ndarray:
         arrays = [np.asarray(line) for line in lines if len(line)]
@@ -89,7 +94,7 @@ class Numbering:
             raise ValueError(f"lines must hold words or ids, got tokens of the type {ids.dtype}")
         if len(ids) and ids.min() < 0:
             raise ValueError(f"ids must be >= 0, got {ids.min()}")
-        top = int(ids.max(initial=-1)) + 1
+        top = int(ids.max()) + 1 if len(ids) else 0
         if self._open:
             self._size = max(self._size, top)
         elif top > self._size:
@@ -132,7 +137,9 @@ def _pieces(lines: Any) -> Iterator[tuple[Any, bool]]:
     if isinstance(lines, str | os.PathLike):
         yield from _read(lines)
         return
-    if isinstance(lines, Tensor | np.ndarray) and lines.ndim == 1:
+    if isinstance(lines, Tensor):
+        lines = lines.cpu().numpy()
+    if isinstance(lines, np.ndarray) and lines.ndim == 1:
         lines = [lines]
     if not isinstance(lines, Iterable):
         raise ValueError(f"lines must be lines or a path, got {type(lines).__name__}")
@@ -152,11 +159,15 @@ def _read(path: str | os.PathLike[str]) -> Iterator[tuple[list[str], bool]]:
         raise ValueError(f"lines must be lines or the path of a file, got no file {str(path)!r}")
     rest = ""
     with open(path, encoding="utf-8") as file:
-        while text := file.readline(4 * BLOCK):
-            text, ended = rest + text, text.endswith("\n")
-            cut = len(text) if ended else _last_gap(text)
-            rest = text[cut:]
-            yield text[:cut].split(), ended
+        try:
+            while text := file.readline(4 * BLOCK):
+                text, ended = rest + text, text.endswith("\n")
+                cut = len(text) if ended else _last_gap(text)
+                rest = text[cut:]
+                yield text[:cut].split(), ended
+        except UnicodeDecodeError as error:
+            odd = error.object[error.start]
+            raise ValueError(f"lines must be UTF-8, got the byte {odd:#x} in {path}") from error
     if rest:
         yield rest.split(), True
 

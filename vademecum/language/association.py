@@ -65,7 +65,8 @@ def pmi(
     table = torch.as_tensor(counts)
     _insist(table.shape, table)
     c = table.double()
-    rows, columns = c.sum(1, keepdim=True), c.sum(0) ** context_power
+    rows, seen = c.sum(1, keepdim=True), c.sum(0)
+    columns = seen**context_power * (seen > 0)
     ratio = (
         c / torch.where(rows > 0, rows, 1) * (columns.sum() / torch.where(columns > 0, columns, 1))
     )
@@ -81,7 +82,8 @@ def _sparse(counts: Any, positive: bool, shift: float, context_power: float) -> 
     c.sum_duplicates()
     _insist(c.shape, torch.from_numpy(c.data))
     c.eliminate_zeros()
-    rows, columns = c.sum(1), c.sum(0) ** context_power
+    rows, seen = c.sum(1), c.sum(0)
+    columns = seen**context_power * (seen > 0)
     per_row = np.repeat(rows, np.diff(c.indptr))
     c.data = np.log(c.data / per_row * (columns.sum() / columns[c.indices])) - shift
     if positive:
