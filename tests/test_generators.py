@@ -22,6 +22,7 @@ from vademecum import (
     data,
     foundations,
     gradients,
+    language,
     linear,
     optimization,
     recurrence,
@@ -193,6 +194,10 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "copying_task": lambda g: recurrence.copying_task(3, 2, generator=g),
     "latch_task": lambda g: recurrence.latch_task(3, 9, generator=g),
     **drawn_sequences.CALLS,
+    # language
+    "NGramModel.sample": lambda g: language.NGramModel(torch.arange(5), 2).sample(
+        3, 9, generator=g
+    ),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),
