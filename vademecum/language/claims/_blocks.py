@@ -15,8 +15,8 @@ from vademecum.language.word2vec._steps import LOSSES, STEPS, Block, Table
 from vademecum.language.word2vec._windows import piece
 
 __all__ = [
-    "ascent", "best", "block_of", "log_sigmoid", "loss", "noise_law", "pairs_of", "root", "sigmoid",
-    "small_corpus", "softmax_table",
+    "ascent", "best", "block_of", "free_scores", "log_sigmoid", "loss", "noise_law", "pairs_of",
+    "root", "sigmoid", "small_corpus", "softmax_table",
 ]  # fmt: skip
 
 ETA = 2.0**-14  # small enough that no step is shortened, and a power of two
@@ -108,6 +108,13 @@ def root(f: Callable[[float], float], low: float = -40.0, high: float = 40.0) ->
         middle = (low + high) / 2
         low, high = (middle, high) if f(middle) > 0 else (low, middle)
     return low
+
+
+def free_scores(C: Tensor, weights: Tensor) -> Tensor:
+    r"""The maximum of $C \log \sigma(u) + W \log \sigma(-u)$ in each cell, by its derivative."""
+    cells = zip(C.flatten().tolist(), weights.flatten().tolist(), strict=True)
+    found = [root(lambda u, a=a, b=b: a * sigmoid(-u) - b * sigmoid(u)) for a, b in cells]
+    return torch.tensor(found).view_as(C)
 
 
 def small_corpus(V: int, n: int) -> tuple[list[list[int]], Tensor]:

@@ -10,6 +10,7 @@ from vademecum.claims import at_least, claim, equals
 from vademecum.language.claims._blocks import (
     best,
     block_of,
+    free_scores,
     noise_law,
     root,
     sigmoid,
@@ -54,11 +55,7 @@ def sgns_optimum(shift: float = 1.0, law: Literal["general", "unigram"] = "gener
             used = drawn if law == "general" else p
             wanted = (C / C.sum(1, keepdim=True) / used).log() - shift * math.log(k)
             weights = k * C.sum(1, keepdim=True) * drawn
-            roots = torch.tensor([
-                [root(lambda u, a=a, b=b: a * sigmoid(-u) - b * sigmoid(u))
-                 for a, b in zip(*rows, strict=True)]
-                for rows in zip(C.tolist(), weights.tolist(), strict=True)
-            ])  # fmt: skip
+            roots = free_scores(C, weights)
             yield equals(f"root in a cell, {name} noise", roots, wanted, tol=1e-10, **at)
             if name == "unigram":
                 yield equals("shifted information", roots, pmi - shift * math.log(k), tol=1e-10,

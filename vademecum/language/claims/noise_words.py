@@ -11,6 +11,7 @@ from vademecum.claims import at_most, claim, equals, in_mean
 from vademecum.language.claims._blocks import (
     ascent,
     block_of,
+    free_scores,
     log_sigmoid,
     loss,
     noise_law,
@@ -119,7 +120,8 @@ def sgns(against: Literal["noise", "the pair"] = "noise", factor: float = 1.0):
     What is maximised is $\sum_{(i, j) \in C_R} \big[\log \sigma(x_{w_i}^\top z_{w_j})
     + k\, \mathbb E_{v \sim q} \log \sigma(-x_v^\top z_{w_j})\big]$ with the evidence $w_j$: each
     pair is set against $k$ words $v$ drawn from $q$ with the same evidence. By counts that is
-    $\sum_{v, w} \big[C_{vw} \log \sigma(u_{vw}) + k\, C_{\cdot w} q(v) \log \sigma(-u_{vw})\big]$.
+    $\sum_{v, w} \big[C_{vw} \log \sigma(u_{vw}) + k\, C_{\cdot w} q(v) \log \sigma(-u_{vw})\big]$,
+    and the best score of a pair, if it were free, is $\log (C_{vw} / (k\, C_{\cdot w} q(v)))$.
 
     Losses and steps are those of `SkipGram` (which calls the vectors of the evidence $x$), with a
     list of words whose frequencies are exactly $q$, against the sum by counts; steps also against
@@ -154,6 +156,9 @@ def sgns(against: Literal["noise", "the pair"] = "noise", factor: float = 1.0):
             slope = (ends[0] - ends[1]) / (2 * h)
             yield equals(f"derivative in {name}", float((moved * (a + b)).sum()), slope, tol=1e-6,
                          **at)  # fmt: skip
+        free = (C / (k * C.sum(1, keepdim=True) * q)).log()
+        top = free_scores(C, factor * weights)
+        yield equals("best score of a pair", top, free, tol=1e-12, **at)
         yield from drawn_losses(texts, X, Z, q, k, by_counts(X, Z))
 
 
@@ -175,6 +180,6 @@ sgns.erratum(
     " scores become 0 and the texts do not matter. It also contradicts the line before it; a mark"
     " lost in scanning would mend it.",
     weight="scan",
-    refuted_by="objective",
+    refuted_by="best score of a pair",
     against="the pair",
 )

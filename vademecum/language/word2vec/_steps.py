@@ -101,7 +101,7 @@ def _sgns(X: Table, Z: Table, block: Block) -> None:
 def _softmax(X: Table, Z: Table, block: Block) -> None:
     x, near = X[block.words], Z[block.around]
     centres, windows = block.pieces(x), block.windows(near)
-    seen = block.band * block.eta
+    seen = block.band.to(x.dtype).mul_(block.eta)
     expected = torch.softmax(x @ Z.rows.T, 1).mul_((block.pairs * block.eta)[:, None])
     ascent = torch.bmm(seen, windows).view_as(x).addmm_(expected, Z.rows, alpha=-1)
     pull = expected @ _squares(Z.rows)

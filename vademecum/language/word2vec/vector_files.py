@@ -138,10 +138,13 @@ def _is_text(file: BinaryIO, d: int) -> bool:
 def _text(file: BinaryIO, rows: np.ndarray, path: str | os.PathLike[str]) -> list[bytes]:
     words, d = [], rows.shape[1]
     for i in range(len(rows)):
-        parts = file.readline().rstrip().split(b" ")
+        line = file.readline()
+        parts = line.rstrip().split(b" ")
         if len(parts) != d + 1:
             where = f"word {i + 1} of {len(rows)}"
             raise ValueError(f"{path} must have {d} numbers for {where}, got {len(parts) - 1}")
+        if not line.endswith(b"\n"):
+            raise ValueError(f"{path} must end with a line break: it may have been cut off")
         try:
             rows[i] = [float(part) for part in parts[1:]]
         except ValueError as error:
