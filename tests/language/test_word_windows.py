@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vademecum.language.word2vec import _corpora
 from vademecum.language.word2vec._corpora import Portion, read_corpus
 from vademecum.language.word2vec._feeding import Feed
-from vademecum.language.word2vec._windows import fold, piece, stretches, unfold
+from vademecum.language.word2vec._windows import piece, stretches
 
 
 def pairs_by_hand(texts, reach):
@@ -61,14 +61,6 @@ def test_every_pair_comes_once(lengths, cuts, c, blocks):
     bounds = np.cumsum([0, *lengths])
     lines = [ids[a:b].tolist() for a, b in pairwise(bounds)]
     assert pairs_of_blocks(portions, c, blocks, reach) == pairs_by_hand(lines, reach)
-
-
-@pytest.mark.parametrize(("pieces", "c"), [(1, 5), (4, 5), (3, 1), (2, 8)])
-def test_fold_is_the_transpose_of_unfold(pieces, c):
-    L = piece(c)
-    x = torch.randn(pieces * L + 2 * c, 3).double()
-    y = torch.randn(pieces, L + 2 * c, 3).double()
-    torch.testing.assert_close((unfold(x, L, c) * y).sum(), (x * fold(y, c)).sum())
 
 
 LINES = ["b a a", "", "a c\tb  a", "d"]

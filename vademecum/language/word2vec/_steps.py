@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vademecum.language.word2vec._windows import fold, unfold
+from vademecum.language.word2vec._windows import unfold
 
 __all__ = ["LOSSES", "STEPS", "Block", "Table"]
 
@@ -55,7 +55,12 @@ class Block:
 
 
 class Table:
-    """The vectors of all words, and how hard a block pulls at each of them.
+    r"""The vectors of all words, and how hard a block pulls at each of them.
+
+    A pull is a bound on $\eta$ times the curvature of what is maximised: of a score with weight
+    $\lambda$ it is $\lambda \sigma (1 - \sigma) \le \lambda \sigma$ times the square of the other
+    vector, for which stands the mean over the block. Where the pulls of a row add up to more than
+    is stable, the whole of its step is shortened, whose direction stays.
 
     Args:
         rows: The vectors, (V, d).
@@ -67,35 +72,32 @@ class Table:
     def __getitem__(self, words: Tensor) -> Tensor:
         return self.rows.index_select(0, words)
 
-    def move(self, *moves: tuple[Tensor, Tensor, Tensor]) -> None:
+    def move(self, words: Tensor, change: Tensor, pull: Tensor) -> None:
         """Add to the rows of words, where they may come many times, no more than is stable.
 
         Args:
-            moves: Words (n,), what is to be added (n, d), and how hard each is pulled at (n,).
+            words: The words, (n,).
+            change: What is to be added, (n, d).
+            pull: How hard each is pulled at, (n,).
         """
-        for words, _, pull in moves:
-            self._pull.index_add_(0, words, pull)
-        for words, change, _ in moves:
-            slow = self._pull.index_select(0, words).div_(STABLE).clamp_(min=1)
-            self.rows.index_add_(0, words, change.div_(slow[:, None]))
-        for words, _, _ in moves:
-            self._pull.index_fill_(0, words, 0)
+        self._pull.index_add_(0, words, pull)
+        slow = self._pull.index_select(0, words).div_(STABLE).clamp_(min=1)
+        self.rows.index_add_(0, words, change.div_(slow[:, None]))
+        self._pull.index_fill_(0, words, 0)
 
 
 def _sgns(X: Table, Z: Table, block: Block) -> None:
     x, near, far = X[block.words], Z[block.around], Z[block.noise]
     centres, windows = block.pieces(x), block.windows(near)
     seen = torch.bmm(centres, windows.mT).neg_().sigmoid_().mul_(block.band).mul_(block.eta)
-    drawn = (x @ far.T).sigmoid_()
-    drawn.mul_((block.pairs * (block.each * block.eta))[:, None])
-    own, others, noisy = (_squares(rows) for rows in (x, near, far))
-    ascent = torch.bmm(seen, windows).view_as(x).addmm_(drawn, far, alpha=-1)
-    pull = torch.bmm(seen, block.windows(others)).view(-1, 1).addmm_(drawn, noisy)
-    rise = fold(torch.bmm(seen.mT, centres), block.c)
-    pulled = fold(torch.bmm(seen.mT, block.pieces(own)), block.c)
-    away = (block.noise, (drawn.T @ x).neg_(), (drawn.T @ own).flatten())
-    Z.move((block.around, rise, pulled.flatten()), away)
-    X.move((block.words, ascent, pull.flatten()))
+    drawn = (x @ far.T).sigmoid_().mul_((block.pairs * (block.each * block.eta))[:, None])
+    change = torch.bmm(seen, windows).view_as(x).addmm_(drawn, far, alpha=-1)
+    pull = seen.sum(2).view(-1) * _square(near) + drawn.sum(1) * _square(far)
+    rise = torch.bmm(seen.mT, centres).flatten(0, 1), seen.sum(1).flatten()
+    fall = (drawn.T @ x).neg_(), drawn.sum(0)
+    words = torch.cat((block.windows(block.around).flatten(), block.noise))
+    Z.move(words, torch.cat((rise[0], fall[0])), torch.cat((rise[1], fall[1])) * _square(x))
+    X.move(block.words, change, pull)
 
 
 def _softmax(X: Table, Z: Table, block: Block) -> None:
@@ -103,15 +105,14 @@ def _softmax(X: Table, Z: Table, block: Block) -> None:
     centres, windows = block.pieces(x), block.windows(near)
     seen = block.band.to(x.dtype).mul_(block.eta)
     expected = torch.softmax(x @ Z.rows.T, 1).mul_((block.pairs * block.eta)[:, None])
-    ascent = torch.bmm(seen, windows).view_as(x).addmm_(expected, Z.rows, alpha=-1)
-    pull = expected @ _squares(Z.rows)
-    rise = fold(torch.bmm(seen.mT, centres), block.c)
-    pulled = fold(torch.bmm(seen.mT, block.pieces(_squares(x))), block.c)
-    fall = (expected.T @ x).neg_(), (expected.T @ _squares(x)).flatten()
-    Z.move(
-        (block.around, rise, pulled.flatten()), (torch.arange(len(Z.rows), device=x.device), *fall)
-    )
-    X.move((block.words, ascent, pull.flatten()))
+    change = torch.bmm(seen, windows).view_as(x).addmm_(expected, Z.rows, alpha=-1)
+    pull = block.pairs * (block.eta * _square(Z.rows))
+    rise = torch.bmm(seen.mT, centres).flatten(0, 1), seen.sum(1).flatten()
+    fall = (expected.T @ x).neg_(), expected.sum(0)
+    everyone = torch.arange(len(Z.rows), device=x.device)
+    words = torch.cat((block.windows(block.around).flatten(), everyone))
+    Z.move(words, torch.cat((rise[0], fall[0])), torch.cat((rise[1], fall[1])) * _square(x))
+    X.move(block.words, change, pull)
 
 
 def _cbow(X: Table, Z: Table, block: Block) -> None:
@@ -121,19 +122,18 @@ def _cbow(X: Table, Z: Table, block: Block) -> None:
     some = (block.pairs > 0) * block.eta
     seen = (h * wanted).sum(1).neg_().sigmoid_().mul_(some)[:, None]
     drawn = (h @ far.T).sigmoid_().mul_((some * block.each)[:, None])
-    ascent = (seen * wanted).addmm_(drawn, far, alpha=-1)
-    own = _squares(h)
-    pull = (seen * _squares(wanted)).addmm_(drawn, _squares(far))
-    away = (block.noise, (drawn.T @ h).neg_(), (drawn.T @ own).flatten())
-    Z.move((block.words, seen * h, (seen * own).flatten()), away)
-    rise = fold(torch.bmm(share.mT, block.pieces(ascent)), block.c)
-    pulled = fold(torch.bmm(share.mT, block.pieces(pull)), block.c)
-    X.move((block.around, rise, pulled.flatten()))
+    change = (seen * wanted).addmm_(drawn, far, alpha=-1)
+    pull = seen * _square(wanted) + drawn.sum(1, keepdim=True) * _square(far)
+    pulls = torch.cat((seen[:, 0], drawn.sum(0))) * _square(h)
+    words = torch.cat((block.words, block.noise))
+    Z.move(words, torch.cat((seen * h, (drawn.T @ h).neg_())), pulls)
+    rise, pulled = (torch.bmm(share.mT, block.pieces(v)).flatten(0, 1) for v in (change, pull))
+    X.move(block.windows(block.around).flatten(), rise, pulled.flatten())
 
 
-def _squares(rows: Tensor) -> Tensor:
-    """The squared lengths of rows, in a column."""
-    return torch.linalg.vector_norm(rows, dim=1, keepdim=True).square_()
+def _square(rows: Tensor) -> Tensor:
+    """The mean of the squared lengths of rows."""
+    return rows.square().mean() * rows.shape[1]
 
 
 def _shares(X: Tensor, block: Block) -> Tensor:

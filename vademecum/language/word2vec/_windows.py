@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vademecum.language.word2vec._corpora import Portion
 
-__all__ = ["band", "fold", "offsets", "piece", "stretches", "unfold"]
+__all__ = ["band", "offsets", "piece", "stretches", "unfold"]
 
 _OUTSIDE = -1  # the text of what is no word
 
@@ -72,23 +72,6 @@ def unfold(x: Tensor, L: int, c: int) -> Tensor:
     pieces = (len(x) - 2 * c) // L
     rest, strides = x.shape[1:], x.stride()
     return x.as_strided((pieces, L + 2 * c, *rest), (L * strides[0], *strides))
-
-
-def fold(parts: Tensor, c: int) -> Tensor:
-    """The sum of all parts where they overlap, the transpose of `unfold`.
-
-    Example:
-        >>> fold(torch.ones(2, 4, 1), 1).flatten()
-        tensor([1., 1., 2., 2., 1., 1.])
-    """
-    pieces, width, d = parts.shape
-    L = width - 2 * c
-    out = parts.new_empty(pieces * L + 2 * c, d)
-    out[: -2 * c].view(pieces, L, d).copy_(parts[:, :L])
-    out[-2 * c :] = parts[-1, L:]
-    if pieces > 1:
-        out[L : -2 * c].view(pieces - 1, L, d)[:, : 2 * c] += parts[:-1, L:]
-    return out
 
 
 def band(texts: Tensor, reach: Tensor, distance: Tensor, c: int) -> Tensor:
