@@ -42,6 +42,11 @@ EXCEPTIONS = {
     ("attention", "knobs"): {
         "Transformer": "the sizes of the paper, by default and in the order of nn.Transformer",
     },
+    ("language", "instruments"): {
+        "generate": "goes on from tokens; it measures nothing",
+        "stream_tokens": "goes on from tokens; it measures nothing",
+        "few_shot": "data are examples and queries, in the order in which a model reads them",
+    },
     ("optimization", "instruments"): {
         "matrix_parameters": "splits parameters for optimisers; it measures nothing",
     },

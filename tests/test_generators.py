@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import vademecum
 from tests.conventions import calls
+from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
 from vademecum import (
     ROOMS,
@@ -198,6 +199,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "NGramModel.sample": lambda g: language.NGramModel(torch.arange(5), 2).sample(
         3, 9, generator=g
     ),
+    **drawn_texts.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

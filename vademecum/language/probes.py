@@ -34,7 +34,7 @@ from vademecum.models import (
     refuse_nan,
     unwrapped,
 )
-from vademecum.randomness import source
+from vademecum.randomness import given_back, source
 from vademecum.results import one_line
 
 __all__ = ["LinearProbe", "linear_probe"]
@@ -116,8 +116,9 @@ def linear_probe(
     model = unwrapped(model)
     names = _names(model, layers)
     features, inputs, labels = _collected(model, x, y, names, reduce, asked=layers is not None)
-    test = _split(held_out, len(labels), generator)
-    control = _control(inputs, labels, generator)
+    with given_back(generator):
+        test = _split(held_out, len(labels), generator)
+        control = _control(inputs, labels, generator)
     classes = not labels.is_floating_point()
     if classes and min(len(labels[part].unique()) for part in (test, ~test)) < 2:
         raise ValueError("y must have 2 classes or more, held out and not, got one")
@@ -201,6 +202,8 @@ def _rows(name: str, h: Any, y: Tensor, reduce: Callable[[Tensor], Tensor] | Non
         h = h[0]
     if isinstance(h, Tensor) and reduce is not None:
         h = reduce(h)
+    if isinstance(h, Tensor) and y.ndim > 1 and h.shape[:1] == (y.numel(),):
+        h = h.reshape(*y.shape, *h.shape[1:])  # tokens of all inputs, packed
     if not isinstance(h, Tensor) or h.shape[: y.ndim] != y.shape:
         given = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
         raise ValueError(
