@@ -74,7 +74,7 @@ def test_log_probs_are_those_of_the_model_for_what_was_taken():
         )
 
 
-def test_greedy_tokens_are_argmaxes_step_by_step():
+def test_generate_takes_argmaxes_step_by_step():
     net, row = model(), torch.randint(11, (4,))
     for _ in range(8):
         row = torch.cat([row, net(row[None])[0, -1].argmax()[None]])
