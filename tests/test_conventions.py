@@ -46,6 +46,8 @@ EXCEPTIONS = {
         "generate": "goes on from tokens; it measures nothing",
         "stream_tokens": "goes on from tokens; it measures nothing",
         "few_shot": "data are examples and queries, in the order in which a model reads them",
+    ("geometry", "instruments"): {
+        "symmetrize": "makes a module; it measures nothing",
     },
     ("optimization", "instruments"): {
         "matrix_parameters": "splits parameters for optimisers; it measures nothing",

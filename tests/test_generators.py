@@ -22,6 +22,7 @@ from vademecum import (
     convolution,
     data,
     foundations,
+    geometry,
     gradients,
     language,
     linear,
@@ -200,6 +201,14 @@ CALLS: dict[str, Callable[[Source], Any]] = {
         3, 9, generator=g
     ),
     **drawn_texts.CALLS,
+    # geometry
+    "Group.sample": lambda g: geometry.Group.symmetric(9).sample(5, generator=g),
+    "equivariance_error": lambda g: geometry.equivariance_error(
+        nn.Softmin(0), X.T, group=geometry.Group.symmetric(20), generator=g
+    ),
+    "invariance_error": lambda g: geometry.invariance_error(
+        nn.Flatten(), X.T, group=geometry.Group.symmetric(20), generator=g
+    ),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from vademecum.geometry import (
+    GCN,
+    Adjacency,
     FeatureAction,
     GraphAction,
     Group,
@@ -143,6 +145,24 @@ def test_graph_action_renames_the_nodes():
         moved = torch.zeros(4, 4)
         moved[new[1], new[0]] = 1
         assert moved.equal(P @ dense @ P.T)
+
+
+def test_graph_action_takes_an_adjacency_and_any_network():
+    x, edges = torch.randn(5, 3), torch.tensor([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]])
+    for graph in (
+        edges,
+        Adjacency(edges, 5),
+        Adjacency(edges, 5, weight=torch.rand(3).repeat_interleave(2)),
+    ):
+        net = GCN(3, 4, 2).eval()
+        found = equivariance_error(net, (x, graph), group=Group.symmetric(5))
+        assert found.error < 1e-5
+        assert isinstance(found.action, GraphAction)
+    batch = torch.tensor([0, 0, 0, 1, 1])
+    swap = Group.from_permutations([torch.tensor([1, 0, 2, 4, 3])])
+    _, moved = GraphAction(swap)(1, (x, Adjacency(edges, 5, batch=batch)))
+    assert moved.batch.equal(batch)
+    assert moved.edge_index.tolist() == [[1, 0, 0, 2, 4, 3], [0, 1, 2, 0, 3, 4]]
 
 
 def test_image_action_by_index_and_by_interpolation():

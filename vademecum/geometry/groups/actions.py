@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.arguments import whole
+from vademecum.geometry.graphs import Adjacency
 from vademecum.geometry.groups.finite_groups import Group
 from vademecum.models import map_tensors
 
@@ -141,24 +142,38 @@ class GraphAction:
         Args:
             g: The element.
             x: Features of the nodes (n, ...) alone, as an output; or a tuple that begins with
-                features and `edge_index` (2, E) and may go on with what belongs to edges.
+                features and `edge_index` (2, E), or an `Adjacency`, and may go on with what belongs
+                to edges.
         """
         move = PointAction(self.group, axis=0)
         if isinstance(x, Tensor):
             return move(g, x)
-        if not isinstance(x, tuple) or len(x) < 2 or not _are_edges(x[1]):
+        if not _is_graph(x):
             raise ValueError("x must be a tuple of features and edges (2, E), or features alone")
         features, edges, *rest = x
-        if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= self.group.degree):
-            raise ValueError(f"edges must be numbers of {self.group.degree} nodes, got others")
-        return (move(g, features), self.group.permutation(g).to(edges.device)[edges], *rest)
+        return (move(g, features), self._renamed(g, edges), *rest)
+
+    def _renamed(self, g: int, edges: Any) -> Any:
+        n, points = self.group.degree, self.group.permutation(g)
+        if isinstance(edges, Adjacency):
+            new = self._renamed(g, edges.edge_index)
+            batch = None if edges.batch is None else PointAction(self.group, axis=0)(g, edges.batch)
+            return Adjacency(new, edges.num_nodes, weight=edges.weight, batch=batch)
+        if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n):
+            raise ValueError(f"edges must be numbers of {n} nodes, got others")
+        return points.to(edges.device)[edges]
 
     def __repr__(self) -> str:
         return f"GraphAction({self.group})"
 
 
-def _are_edges(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.ndim == 2 and len(x) == 2 and not x.is_floating_point()
+def _is_graph(x: Any) -> bool:
+    """Whether an input begins with features and edges."""
+    if not isinstance(x, tuple) or len(x) < 2 or isinstance(x[1], Adjacency):
+        return isinstance(x, tuple) and len(x) > 1
+    edges = x[1]
+    integers = isinstance(edges, Tensor) and not edges.is_floating_point()
+    return integers and edges.ndim == 2 and len(edges) == 2
 
 
 def default_action(group: Group, x: Any) -> Action:
@@ -167,7 +182,7 @@ def default_action(group: Group, x: Any) -> Action:
     Features and edges are a graph; a tensor with four axes is images, if the group is cyclic or
     dihedral; of anything else the points lie along axis 1.
     """
-    if isinstance(x, tuple) and len(x) > 1 and _are_edges(x[1]):
+    if _is_graph(x):
         return GraphAction(group)
     if isinstance(x, Tensor) and x.ndim == 4 and group.turn(group.identity) is not None:
         return ImageAction(group)
