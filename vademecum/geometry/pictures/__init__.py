@@ -1,1 +1,5 @@
 """Pictures of this room: colourings, orbits, smoothing, critical points."""
+
+from vademecum.geometry.pictures.orbits import orbit_of_an_image
+
+__all__ = ["orbit_of_an_image"]
