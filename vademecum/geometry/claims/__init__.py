@@ -12,11 +12,13 @@ from vademecum.geometry.claims import (
     graph_outputs,
     grids,
     groups,
+    hops,
     laplacians,
     neighbourhoods,
     polynomials,
     propagation,
     representations,
+    separations,
     sums_of_codes,
     symmetries,
 )
@@ -27,4 +29,6 @@ __all__ = [
     "neighbourhoods", "graph_convolutions", "graph_attention", "graph_outputs", "laplacians",
     "frequencies", "filters", "groups", "representations", "symmetries", "elements", "clouds",
     "colours", "grids", "polynomials", "propagation", "depth",
+    "sums_of_codes", "clouds", "hops", "colours", "separations", "grids", "polynomials",
+    "propagation", "depth",
 ]  # fmt: skip
