@@ -63,14 +63,14 @@ def test_bad_filters_are_refused(given, message, unchecked):
 @pytest.mark.parametrize("sizes", [(3, 2), (2, 4)])
 def test_polynomial_conv_keeps_the_laws_of_parts(sizes):
     edges = both_ways((0, 1), (1, 2), (3, 1))
-    part = PolynomialConv(*sizes, K=2)
+    part = PolynomialConv(*sizes, degree=2)
     torch.nn.init.normal_(part.weight)
     skip = {"independence": "neighbours"}
     check_part(part, (torch.randn(5, sizes[0]), edges), in_dims=(0, None), skip=skip)
 
 
 def test_prepared_graphs_and_graphs_side_by_side_give_the_same():
-    layer = PolynomialConv(2, 3, K=3).double().requires_grad_(False)
+    layer = PolynomialConv(2, 3, degree=3).double().requires_grad_(False)
     one, two = path_edges(4), both_ways((0, 1), (1, 2), (2, 0))
     x, y = torch.randn(4, 2).double(), torch.randn(3, 2).double()
     both = layer(torch.cat([x, y]), torch.cat([one, two + 4], 1))
@@ -79,7 +79,7 @@ def test_prepared_graphs_and_graphs_side_by_side_give_the_same():
 
 
 def test_a_layer_is_twice_differentiable_in_features_and_edge_weights():
-    layer = PolynomialConv(2, 1, K=2, normalization="gcn").double()
+    layer = PolynomialConv(2, 1, degree=2, normalization="gcn").double()
     x = torch.randn(3, 2).double().requires_grad_()
     half = (1 + torch.rand(2)).double().requires_grad_()
 
@@ -91,22 +91,22 @@ def test_a_layer_is_twice_differentiable_in_features_and_edge_weights():
 
 
 def test_degree_zero_and_empty_graphs():
-    layer = PolynomialConv(2, 2, K=0)
+    layer = PolynomialConv(2, 2, degree=0)
     x, none = torch.randn(3, 2), torch.zeros(2, 0, dtype=torch.long)
     assert layer.bias is not None
     torch.testing.assert_close(layer(x, none), x @ layer.weight[0] + layer.bias)
-    assert repr(layer) == "PolynomialConv(2, 2, K=0, normalization='sym', bias=True)"
+    assert repr(layer) == "PolynomialConv(2, 2, degree=0, normalization='sym', bias=True)"
 
 
 def test_bad_layers_are_refused(unchecked):
-    with pytest.raises(ValueError, match="K must be >= 0, got -1"):
-        PolynomialConv(1, 1, K=-1)
+    with pytest.raises(ValueError, match="degree must be >= 0, got -1"):
+        PolynomialConv(1, 1, degree=-1)
     with pytest.raises(ValueError, match="normalization must be one of"):
-        PolynomialConv(1, 1, K=1, normalization="symmetric")
-    layer = PolynomialConv(2, 1, K=1)
+        PolynomialConv(1, 1, degree=1, normalization="symmetric")
+    layer = PolynomialConv(2, 1, degree=1)
     with pytest.raises(ValueError, match="x must be 2 wide"):
         layer(torch.randn(3, 3), path_edges(3))
     with pytest.raises(ValueError, match="undirected unless directed=True"):
         layer(torch.randn(2, 2), torch.tensor([[0], [1]]))
-    loose = PolynomialConv(2, 1, K=1, directed=True)
+    loose = PolynomialConv(2, 1, degree=1, directed=True)
     assert loose(torch.randn(2, 2), torch.tensor([[0], [1]])).shape == (2, 1)

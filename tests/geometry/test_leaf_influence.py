@@ -49,7 +49,7 @@ def test_an_object_that_holds_the_features_stays_as_it_is():
     class First(nn.Module):
         def __init__(self):
             super().__init__()
-            self.inner = OfData(PolynomialConv(3, 2, K=1, normalization="gcn"))
+            self.inner = OfData(PolynomialConv(3, 2, degree=1, normalization="gcn"))
 
         def forward(self, data):
             return self.inner(data)
@@ -67,7 +67,7 @@ def test_an_object_that_holds_the_features_stays_as_it_is():
 @pytest.mark.parametrize("propagation", ["gcn", "mean", "sum"])
 def test_walks_are_rows_of_powers(propagation):
     edges, n = both_ways((0, 1), (1, 2), (1, 3), (4, 5)), 7
-    layer = PolynomialConv(1, 1, K=1, normalization="gcn").double()
+    layer = PolynomialConv(1, 1, degree=1, normalization="gcn").double()
     model = nn.ModuleList([layer] * 4)
 
     class Deep(nn.Module):
@@ -100,7 +100,7 @@ def test_walks_are_rows_of_powers(propagation):
 
 def test_hops_of_a_directed_graph_lead_to_the_node():
     edges = torch.tensor([[0, 1, 3], [1, 2, 2]])
-    layer = PolynomialConv(1, 1, K=1, normalization="rw", directed=True)
+    layer = PolynomialConv(1, 1, degree=1, normalization="rw", directed=True)
     found = leaf_influence(layer, (torch.randn(4, 1), edges), node=2, propagation="mean")
     assert found.hops.tolist() == [2, 1, 0, 1]
     torch.testing.assert_close(found.walks, torch.tensor([0, 1 / 3, 1 / 3, 1 / 3]))
@@ -115,7 +115,9 @@ def test_influence_past_all_walks_makes_the_constant_infinite():
     assert found.c == float("inf")
     assert found.bound[2] == 0
     nothing = leaf_influence(
-        PolynomialConv(1, 1, K=1).requires_grad_(False), (torch.zeros(2, 1), path_edges(2)), node=0
+        PolynomialConv(1, 1, degree=1).requires_grad_(False),
+        (torch.zeros(2, 1), path_edges(2)),
+        node=0,
     )
     assert nothing.c > 0
 
@@ -138,7 +140,7 @@ BAD = [
     (Net(), {"node": 0, "output": "logits", "c": -1.0}, "c must be >= 0, got -1.0"),
     (Pools(), {"node": 0}, "row for each of 12 nodes, got shape"),
     (
-        PolynomialConv(3, 1, K=1),
+        PolynomialConv(3, 1, degree=1),
         {"node": 0, "propagation": "max"},
         "propagation must be one of 'gcn', 'mean', 'sum', got 'max'",
     ),

@@ -139,7 +139,7 @@ def test_code_that_multiplies_by_a_matrix_is_seen_by_its_modules():
 
 def test_components_have_rates_of_their_own():
     edges = both_ways((0, 3), (3, 5), (1, 2), (2, 4), (4, 1))  # a path, a triangle, and node 6
-    layer = PolynomialConv(2, 2, K=1, normalization="gcn")
+    layer = PolynomialConv(2, 2, degree=1, normalization="gcn")
     found = oversmoothing(layer, (torch.randn(7, 2), Adjacency(edges, 7)))
     assert found.names == ("input", "model")
     assert found.component.tolist() == [0, 1, 1, 0, 1, 0, 2]
@@ -158,7 +158,7 @@ def test_components_have_rates_of_their_own():
 
 def test_rates_of_large_components_are_found_by_iteration():
     edges = torch.cat([path_edges(1500), torch.tensor([[0, 1499], [1499, 0]])], 1)  # a cycle
-    layer = PolynomialConv(1, 1, K=1)
+    layer = PolynomialConv(1, 1, degree=1)
     x, state = torch.randn(1500, 1), torch.get_rng_state()
     found = oversmoothing(layer, (x, edges))
     assert torch.equal(torch.get_rng_state(), state)
@@ -167,7 +167,7 @@ def test_rates_of_large_components_are_found_by_iteration():
 
 
 def test_outputs_of_zero_have_no_share():
-    layer = PolynomialConv(2, 2, K=1, bias=False)
+    layer = PolynomialConv(2, 2, degree=1, bias=False)
     nn.init.zeros_(layer.weight)
     found = oversmoothing(layer, (torch.randn(3, 2), path_edges(3)))
     assert found.share[1].tolist() == [0]
@@ -176,7 +176,7 @@ def test_outputs_of_zero_have_no_share():
 
 def test_draw_oversmoothing_draws_the_largest_components():
     edges = both_ways(*((7 * i + j, 7 * i + j + 1) for i in range(7) for j in range(i)))
-    layer = PolynomialConv(2, 2, K=1)
+    layer = PolynomialConv(2, 2, degree=1)
     figure = draw_oversmoothing(oversmoothing(layer, (torch.randn(50, 2), edges)))
     legend = figure.axes[0].get_legend()
     assert legend is not None

@@ -23,8 +23,12 @@ class Stack(nn.Module):
 
     def __init__(self, mixing: str, depth: int, W: Tensor, sigma: Any = None):
         super().__init__()
-        layer = geometry.PolynomialConv(*W.shape, K=1, normalization=mixing, bias=False)
-        layer.weight.data = torch.stack([W, -W])  # (I - L) X W
+        if mixing == "gcn":
+            layer = geometry.GCNConv(*W.shape, bias=False)
+            layer.lin.weight.data = W.T.clone()
+        else:
+            layer = geometry.PolynomialConv(*W.shape, degree=1, normalization=mixing, bias=False)
+            layer.weight.data = torch.stack([W, -W])  # (I - L) X W
         self.layers, self.sigma = nn.ModuleList([layer] * depth), sigma
         self.requires_grad_(False)
 

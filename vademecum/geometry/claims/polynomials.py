@@ -94,7 +94,7 @@ shift_invariant_filter.erratum(
 
 
 @claim(
-    by="identity", sources=("D-350", "D-351"), budget=0.4,
+    by="identity", sources=("D-350", "D-351"), budget=0.6,
     short=r"g_\theta(L) = \sum_{k=0}^K \theta_k T_k(\hat L),\quad"
     r" \hat L = \tfrac{2}{\lambda_{\max}} L - I",
 )  # fmt: skip
@@ -106,7 +106,8 @@ def chebnet(argument: Literal["rescaled", "normalised Laplacian"] = "rescaled"):
     $T_0 = I$, $T_1 = \hat L$, $T_k = 2 \hat L T_{k-1} - T_{k-2}$. There $\|T_k\| \le 1$, and $T_k$
     is $\cos(k \arccos z)$; outside they explode, $T_{10}(2) = 262087$.
 
-    Checked for $k \le 10$ on $K_2$ and on random graphs, with plain and normalised Laplacians.
+    Checked for $k \le 10$ on $K_2$ and on random graphs, with plain and normalised Laplacians,
+    for `polynomial_filter` and for the layer `ChebConv`.
 
     Knobs:
         argument: What the recursion is applied to.
@@ -118,6 +119,8 @@ def chebnet(argument: Literal["rescaled", "normalised Laplacian"] = "rescaled"):
         dense = A.sum(1).diag() - A
         if kind:
             dense = A.sum(1).rsqrt()[:, None] * dense * A.sum(1).rsqrt()
+        edges, weight = edges_of(A)
+        graph = geometry.Adjacency(edges, n, weight=weight)
         values, U = torch.linalg.eigh(dense)
         top, op = float(values[-1]), L.operator
         if argument == "normalised Laplacian":  # the rescaling of L + I by 2 leaves L itself
@@ -131,6 +134,11 @@ def chebnet(argument: Literal["rescaled", "normalised Laplacian"] = "rescaled"):
             angles = (2 / float(values[-1]) * values - 1).clamp(-1, 1).arccos()
             waves = (U * (k * angles).cos()) @ U.T
             yield equals("T_k, and its spectral form", T, waves, tol=1e-11, **at)
+            layer = geometry.ChebConv(n, n, k + 1, normalization=kind, lambda_max="largest")
+            for j, lin in enumerate(layer.lins):
+                lin.weight.data = torch.eye(n) * (j == k)  # pyright: ignore
+            image = layer.requires_grad_(False)(torch.eye(n), graph)
+            yield equals("T_k by the layer", image, waves, tol=1e-9, **at)
         theta = torch.randn(5)
         found = geometry.polynomial_filter(op, torch.eye(n), theta, basis="chebyshev",
                                            lambda_max=top)  # fmt: skip

@@ -56,7 +56,10 @@ def gcn_cycle(own: float = 1.0, graph: Literal["cycle", "path"] = "cycle"):
         yield equals("entries", A, circulant, tol=1e-15, n=n)
         x = torch.randn(n)
         wave = np.fft.ifft(np.fft.fft(row.numpy()) * np.fft.fft(x.numpy())).real
-        yield equals("image of a signal", A @ x, wave, tol=1e-14, n=n)
+        layer = geometry.GCNConv(1, 1, bias=False).requires_grad_(False)
+        torch.nn.init.ones_(layer.lin.weight)
+        edges = edges_of(cycle(n) if graph == "cycle" else path(n))[0]
+        yield equals("image of a signal", layer(x[:, None], edges)[:, 0], wave, tol=1e-14, n=n)
     for side in (3, 4, 5):
         x = torch.randn(side, side)
         image = (propagation(torus(side)) @ x.flatten()).reshape(side, side)

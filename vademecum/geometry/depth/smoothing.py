@@ -103,7 +103,7 @@ def oversmoothing(
 
     Example:
         >>> from vademecum.geometry import PolynomialConv
-        >>> model = PolynomialConv(1, 1, K=1, normalization="gcn", bias=False)
+        >>> model = PolynomialConv(1, 1, degree=1, normalization="gcn", bias=False)
         >>> _ = model.weight.data.copy_(torch.tensor([1.0, -1.0]).view(2, 1, 1))  # x - (I - A) x
         >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> found = oversmoothing(model, (torch.tensor([[1.0], [0.0], [-1.0]]), path))

@@ -18,8 +18,8 @@ _MOST = 5  # components, the largest ones
 def draw_oversmoothing(result: Oversmoothing, axes: "Axes | None" = None) -> "Figure":
     r"""Draw the share of energy over depth, on a logarithmic scale.
 
-    Each component has a colour, the five with most nodes; dashed is what propagation alone leaves,
-    $\rho^{2 r}$ times the share at first. Energies that are zero leave a gap.
+    Each component has a colour, the five with most nodes; a dashed line falls at its spectral rate,
+    by $\rho^2$ a layer. Energies that are zero leave a gap.
 
     Args:
         result: What `oversmoothing` found.
@@ -31,7 +31,7 @@ def draw_oversmoothing(result: Oversmoothing, axes: "Axes | None" = None) -> "Fi
     Example:
         >>> from vademecum.geometry import PolynomialConv, oversmoothing
         >>> edge = torch.tensor([[0, 1], [1, 0]])
-        >>> found = oversmoothing(PolynomialConv(2, 2, K=1), (torch.randn(2, 2), edge))
+        >>> found = oversmoothing(PolynomialConv(2, 2, degree=1), (torch.randn(2, 2), edge))
         >>> draw_oversmoothing(found).axes[0].get_xlabel()
         'layer'
     """

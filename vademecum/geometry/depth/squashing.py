@@ -113,7 +113,7 @@ def leaf_influence(
 
     Example:
         >>> from vademecum.geometry import PolynomialConv
-        >>> model = PolynomialConv(1, 1, K=1, normalization="gcn", bias=False)
+        >>> model = PolynomialConv(1, 1, degree=1, normalization="gcn", bias=False)
         >>> _ = model.weight.data.copy_(torch.tensor([2.0, -2.0]).view(2, 1, 1))  # 2 A x
         >>> edge = torch.tensor([[0, 1], [1, 0]])
         >>> found = leaf_influence(model, (torch.ones(3, 1), edge), node=0)

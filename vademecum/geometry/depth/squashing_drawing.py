@@ -29,7 +29,7 @@ def draw_leaf_influence(result: LeafInfluence, axes: "Axes | None" = None) -> "F
     Example:
         >>> from vademecum.geometry import PolynomialConv, leaf_influence
         >>> edge = torch.tensor([[0, 1], [1, 0]])
-        >>> found = leaf_influence(PolynomialConv(2, 2, K=1), (torch.randn(2, 2), edge), node=0)
+        >>> found = leaf_influence(PolynomialConv(2, 2, 1), (torch.randn(2, 2), edge), node=0)
         >>> draw_leaf_influence(found).axes[0].get_xlabel()
         'hops'
     """

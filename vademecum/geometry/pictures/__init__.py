@@ -3,3 +3,6 @@
 from vademecum.geometry.pictures.orbits import orbit_of_an_image
 
 __all__ = ["orbit_of_an_image"]
+from vademecum.geometry.pictures.smoothing import smoothing_by_depth
+
+__all__ = ["smoothing_by_depth"]

@@ -10,10 +10,10 @@ energy is exact up to rounding of the differences. Its derivatives are those of 
 is `dirichlet_energy`.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from vademecum.arguments import floats
@@ -35,7 +35,7 @@ _ROOM = (
 
 def dirichlet_energy(
     x: Float[Tensor, " n *d"],
-    edges: Any,
+    edges: Adjacency | Integer[Tensor, " 2 E"],
     *,
     weight: Float[Tensor, " E"] | None = None,
     normalization: str | None = None,

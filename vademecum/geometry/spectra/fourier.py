@@ -13,15 +13,15 @@ are `graph_fourier`, `graph_convolution_theorem` and `spectral_filter`.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from vademecum.arguments import floats, whole
 from vademecum.foundations import eigsh
-from vademecum.geometry.graphs import adjacency_of
+from vademecum.geometry.graphs import Adjacency, adjacency_of
 from vademecum.geometry.spectra.laplacians import check_normalization, graph_laplacian
 from vademecum.results import one_line
 
@@ -89,7 +89,7 @@ class GraphFourier(NamedTuple):
 
 
 def graph_fourier(
-    edges: Any,
+    edges: Adjacency | Integer[Tensor, " 2 E"],
     num_nodes: int | None = None,
     *,
     weight: Float[Tensor, " E"] | None = None,

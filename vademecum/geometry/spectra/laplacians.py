@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from vademecum.foundations import LinearOperator
@@ -62,7 +62,7 @@ class GraphLaplacian(NamedTuple):
 
 
 def graph_laplacian(
-    edges: Any,
+    edges: Adjacency | Integer[Tensor, " 2 E"],
     num_nodes: int | None = None,
     *,
     weight: Float[Tensor, " E"] | None = None,

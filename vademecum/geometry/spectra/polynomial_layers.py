@@ -11,14 +11,13 @@ Exact up to rounding. The claim is `polynomial_graph_layer`.
 """
 
 import math
-from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from vademecum.arguments import floats, whole
-from vademecum.geometry.graphs import adjacency_of
+from vademecum.geometry.graphs import Adjacency, adjacency_of
 from vademecum.geometry.spectra.laplacians import (
     check_normalization,
     laplacian_parts,
@@ -34,13 +33,13 @@ class PolynomialConv(nn.Module):
     Args:
         in_channels: How many features a node comes with.
         out_channels: How many it leaves with.
-        K: The degree of the polynomials, so that a node sees K hops far.
+        degree: The degree K of the polynomials, so that a node sees K hops far.
         normalization: Of the Laplacian: "sym" by default, "gcn", "rw" or None.
         directed: Whether edges may lack their mirror images; degrees are in-degrees then.
         bias: Whether to add a number to each feature.
 
     Example:
-        >>> layer = PolynomialConv(1, 1, K=1, normalization=None, bias=False)
+        >>> layer = PolynomialConv(1, 1, 1, normalization=None, bias=False)
         >>> _ = nn.init.ones_(layer.weight)
         >>> edge = torch.tensor([[0, 1], [1, 0]])
         >>> layer(torch.tensor([[3.0], [1.0]]), edge).tolist()  # x + L x
@@ -51,7 +50,7 @@ class PolynomialConv(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        K: int,
+        degree: int,
         *,
         normalization: str | None = "sym",
         directed: bool = False,
@@ -60,15 +59,16 @@ class PolynomialConv(nn.Module):
         super().__init__()
         self.in_channels = whole("in_channels", in_channels, low=1)
         self.out_channels = whole("out_channels", out_channels, low=1)
-        self.K, self.normalization = whole("K", K, low=0), check_normalization(normalization)
+        self.degree = whole("degree", degree, low=0)
+        self.normalization = check_normalization(normalization)
         self.directed = directed
-        self.weight = nn.Parameter(torch.empty(self.K + 1, in_channels, out_channels))
+        self.weight = nn.Parameter(torch.empty(self.degree + 1, in_channels, out_channels))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the weights anew, by Glorot's rule for all degrees together."""
-        bound = math.sqrt(6 / ((self.K + 1) * self.in_channels + self.out_channels))
+        bound = math.sqrt(6 / ((self.degree + 1) * self.in_channels + self.out_channels))
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -76,7 +76,7 @@ class PolynomialConv(nn.Module):
     def forward(
         self,
         x: Float[Tensor, " n c_in"],
-        edges: Any,
+        edges: Adjacency | Integer[Tensor, " 2 E"],
         weight: Float[Tensor, " E"] | None = None,
     ) -> Float[Tensor, " n c_out"]:
         """The features after one layer.
@@ -102,5 +102,5 @@ class PolynomialConv(nn.Module):
 
     def extra_repr(self) -> str:
         """The sizes, as they print."""
-        sizes = f"{self.in_channels}, {self.out_channels}, K={self.K}"
+        sizes = f"{self.in_channels}, {self.out_channels}, degree={self.degree}"
         return f"{sizes}, normalization={self.normalization!r}, bias={self.bias is not None}"
