@@ -26,9 +26,6 @@ from vademecum.geometry.claims import (
 __all__ = [
     "laplacians", "frequencies", "filters", "groups", "representations", "symmetries", "elements",
     "sums_of_codes", "clouds", "colours", "grids", "polynomials", "propagation", "depth",
-    "neighbourhoods", "graph_convolutions", "graph_attention", "graph_outputs", "laplacians",
-    "frequencies", "filters", "groups", "representations", "symmetries", "elements", "clouds",
-    "colours", "grids", "polynomials", "propagation", "depth",
-    "sums_of_codes", "clouds", "hops", "colours", "separations", "grids", "polynomials",
-    "propagation", "depth",
+    "neighbourhoods", "graph_convolutions", "graph_attention", "graph_outputs", "hops",
+    "separations",
 ]  # fmt: skip

@@ -1,8 +1,6 @@
 """Pictures of this room: colourings, orbits, smoothing, critical points."""
 
 from vademecum.geometry.pictures.orbits import orbit_of_an_image
-
-__all__ = ["orbit_of_an_image"]
 from vademecum.geometry.pictures.smoothing import smoothing_by_depth
 
-__all__ = ["smoothing_by_depth"]
+__all__ = ["orbit_of_an_image", "smoothing_by_depth"]
