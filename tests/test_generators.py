@@ -197,6 +197,10 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "latch_task": lambda g: recurrence.latch_task(3, 9, generator=g),
     **drawn_sequences.CALLS,
     # language
+    "mask_tokens": lambda g: language.mask_tokens(torch.arange(99), mask=3, V=99, generator=g),
+    "nsp_pairs": lambda g: language.nsp_pairs(
+        [[[i] for i in range(5, 50)]], 20, cls=1, sep=2, generator=g
+    ),
     "NGramModel.sample": lambda g: language.NGramModel(torch.arange(5), 2).sample(
         3, 9, generator=g
     ),

@@ -66,7 +66,8 @@ def pseudo_likelihood(
         x: Tokens (T,) or (n, T), or a list of rows of unequal length.
         mask: The token that stands for a hidden one.
         special: Tokens that are not hidden and not counted, as [CLS] and [SEP].
-        output: What of the model's output are the logits, if not all of it or its `.logits`.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. They
             are those of logits: what else a pass takes is the model's business.
 

@@ -22,7 +22,12 @@ __all__ = ["NSPPairs", "PairInput", "nsp_pairs", "pair_input"]
 
 
 class PairInput(NamedTuple):
-    """One or two sentences as BERT reads them."""
+    """One or two sentences as BERT reads them.
+
+    Example:
+        >>> pair_input([7, 8], cls=1, sep=2).tokens
+        tensor([1, 7, 8, 2])
+    """
 
     tokens: Int[Tensor, " T"]
     """With a mark before the first and after each."""
@@ -33,7 +38,13 @@ class PairInput(NamedTuple):
 
 
 class NSPPairs(NamedTuple):
-    """Pairs of sentences, half of them neighbours in their document."""
+    """Pairs of sentences, half of them neighbours in their document.
+
+    Example:
+        >>> pairs = nsp_pairs([[[5], [6], [7]]], 4, cls=1, sep=2)
+        >>> pairs.tokens.shape, pairs.lengths
+        (torch.Size([4, 5]), tensor([5, 5, 5, 5]))
+    """
 
     tokens: Int[Tensor, " n T"]
     """[CLS] A [SEP] B [SEP] in each row, zeros after it."""

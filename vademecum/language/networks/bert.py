@@ -38,7 +38,12 @@ _NAMED = {"bert-base": (768, 12, 12), "bert-large": (1024, 24, 16)}
 
 
 class BERTOutput(NamedTuple):
-    """What BERT makes of texts."""
+    """What BERT makes of texts.
+
+    Example:
+        >>> BERT(V=9, d=4, layers=1, heads=2)(torch.zeros(2, 3, dtype=torch.long)).pooled.shape
+        torch.Size([2, 4])
+    """
 
     hidden: Float[Tensor, " n T d"]
     """The vectors of tokens after the last block; zeros at padding."""
@@ -49,7 +54,13 @@ class BERTOutput(NamedTuple):
 
 
 class BERTPretraining(NamedTuple):
-    """What BERT makes of texts, with the logits of both tasks of its pre-training."""
+    """What BERT makes of texts, with the logits of both tasks of its pre-training.
+
+    Example:
+        >>> model = BERT(V=9, d=4, layers=1, heads=2, pretraining=True)
+        >>> model(torch.zeros(2, 3, dtype=torch.long)).next_logits.shape
+        torch.Size([2, 2])
+    """
 
     hidden: Float[Tensor, " n T d"]
     """The vectors of tokens after the last block; zeros at padding."""

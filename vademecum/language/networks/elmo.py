@@ -53,7 +53,13 @@ class ELMoWords(NamedTuple):
 
 
 class ELMoOutput(NamedTuple):
-    """The vectors of words in their sentences."""
+    """The vectors of words in their sentences.
+
+    Example:
+        >>> net = ELMo(d=6, hidden=8, layers=2, filters={1: 4}, d_characters=3)
+        >>> net(ELMo.encode([["a", "bee"]]).characters).layers.shape
+        torch.Size([1, 3, 2, 12])
+    """
 
     mixed: Float[Tensor, " n T two_d"]
     """What a task sees: all layers, mixed."""
@@ -64,7 +70,13 @@ class ELMoOutput(NamedTuple):
 
 
 class ELMoPredictions(NamedTuple):
-    """Logits of neighbouring words."""
+    """Logits of neighbouring words.
+
+    Example:
+        >>> net = ELMo(V=9, d=6, hidden=8, filters={1: 4}, d_characters=3)
+        >>> net.predictions(ELMo.encode([["a", "bee"]]).characters).following.shape
+        torch.Size([1, 2, 9])
+    """
 
     following: Float[Tensor, " n T V"]
     """Of the word after each, by what is up to it."""
