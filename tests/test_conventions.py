@@ -46,6 +46,7 @@ EXCEPTIONS = {
         "generate": "goes on from tokens; it measures nothing",
         "stream_tokens": "goes on from tokens; it measures nothing",
         "few_shot": "data are examples and queries, in the order in which a model reads them",
+    },
     ("geometry", "instruments"): {
         "symmetrize": "makes a module; it measures nothing",
     },
