@@ -125,8 +125,8 @@ class _Block(NamedTuple):
 
     def bend(self, y: Tensor) -> Tensor:
         """Numbers times the slopes."""
-        up = self.sums(self.given.left, self.given.right) > 0
-        return torch.where(up, y, y * self.given.slope)
+        slope, sums = self.given.slope, self.sums(self.given.left, self.given.right)
+        return y * sums.gt_(0).mul_(1 - slope).add_(slope)  # `where` takes ten times as long
 
     def bent(self, left: Tensor, right: Tensor) -> Tensor:
         """The features of both ends, added, times the slopes."""
