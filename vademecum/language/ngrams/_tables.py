@@ -58,12 +58,15 @@ def tables(tokens: Int[Tensor, " T"], lines: Int[Tensor, " T"], order: int, V: i
 
 
 def extended(keys: Int[Tensor, " grams"], prefixes: Tensor, tokens: Tensor, V: int) -> Tensor:
-    """The numbers of prefixes with a token behind; -1 where there is none such, or no prefix."""
+    """The numbers of prefixes with a token behind; -1 where there is none such.
+
+    A prefix -1, one that was not found, gives a negative key, and so -1 again.
+    """
     if not len(keys):
         return torch.full_like(prefixes, -1)
     wanted = prefixes * V + tokens
     places = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
-    return torch.where((keys[places] == wanted) & (prefixes >= 0), places, -1)
+    return torch.where(keys[places] == wanted, places, -1)
 
 
 def numbers(keys: list[Tensor], tokens: Int[Tensor, " n T"], V: int) -> list[Tensor]:
