@@ -23,9 +23,9 @@ from vademecum.progress import ticking
 __all__ = ["Descent", "Options"]
 
 LEAST_RATE = 1e-4  # of the first, where the last step is
-SHARE = 12.0  # pairs times rate in a block, of the most frequent word
+SHARE = 30.0  # pairs times rate in a block, of the most frequent word
 LUMP = 3.0  # pairs times rate in a block, of each word drawn from the noise
-LONGEST = {"cpu": 256, "cuda": 1024}  # words of a block
+LONGEST = {"cpu": 512, "cuda": 2048}  # words of a block
 
 
 class Options(NamedTuple):
@@ -79,7 +79,7 @@ class Descent:
         busiest = max(0.0 if objective == "softmax" else k * noisiest, 2 * most)
         L = piece(c)
         fits = int(SHARE / (eta * each * busiest)) // L
-        N = L * max(1, min(fits, LONGEST.get(self.device.type, 256) // L))
+        N = L * max(1, min(fits, LONGEST.get(self.device.type, 512) // L))
         return N, 16 * max(1, round(eta * k * each * N / LUMP / 16))
 
     def run(self, *, progress: bool = False) -> list[float]:

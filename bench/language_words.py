@@ -1,0 +1,79 @@
+"""Rows of word vectors: time to gensim's own score, on texts whose information is known.
+
+A text has one of 100 topics, pairs of two features of ten values each. Words have frequencies as
+Zipf's law has them, and some are more frequent under some values, so that the pointwise mutual
+information of any two words of a text is known. The score is the rank correlation of what vectors
+say of it, $x_w^\\top z_v$ less what the noise law adds, with the truth, over pairs of the 2,000 most
+frequent words. Both sides go through the texts equally often; ours must score at least as high as
+gensim's, with two workers that read the file themselves. Our negatives are shared by a block.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+
+from bench.harness import Row, Skipped, in_turn
+from vademecum.language import SkipGram
+
+__all__ = ["rows"]
+
+WORDS, FEATURES, LENGTH, POWER = 5000, 10, 50, 0.75
+
+
+def rows(device: torch.device) -> Iterator[Row | Skipped]:
+    yield from in_turn(_to_gensims_score(device))
+
+
+def _to_gensims_score(device: torch.device) -> Iterator[Row]:
+    from gensim.models import Word2Vec
+
+    for texts, epochs in ((20_000, 3),):
+        path = str(_corpus(texts)[0])
+        shared: dict[str, Any] = {"min_count": 5, "window": 5, "epochs": epochs}
+        model = SkipGram(device=device, random_state=0, **shared)
+        name = f"SkipGram to gensim's score, {texts * LENGTH:,} words, {epochs} epochs, d = 100"
+        peer = partial(Word2Vec, corpus_file=path, vector_size=100, sg=1, negative=5, sample=1e-3,
+                       workers=2, seed=1, **shared)  # fmt: skip
+        yield Row(name, partial(model.fit, path), {"gensim, 2 workers": peer},
+                  partial(_as_good, _corpus(texts)[1]), rounds=3)  # fmt: skip
+
+
+@cache
+def _corpus(texts: int) -> tuple[Path, np.ndarray]:
+    """A file with texts, and the law of words under each topic."""
+    rng = np.random.default_rng(0)
+    base = 1 / np.arange(1, WORDS + 1)
+    shape = (2, WORDS, FEATURES)
+    lifts = 2 * rng.random(shape) * (rng.random(shape) < 0.2)
+    laws = base * np.exp(lifts[0].T[:, None] + lifts[1].T[None]).reshape(-1, WORDS)
+    laws /= laws.sum(1, keepdims=True)
+    topics = rng.integers(len(laws), size=texts)
+    path = Path(tempfile.mkdtemp()) / "texts.txt"
+    with path.open("w") as file:
+        for topic in topics:
+            drawn = np.searchsorted(laws[topic].cumsum(), rng.random(LENGTH)).clip(max=WORDS - 1)
+            file.write(" ".join(f"w{i}" for i in drawn) + "\n")
+    return path, laws
+
+
+def _score(words: list[str], x: np.ndarray, z: np.ndarray, laws: np.ndarray) -> float:
+    rng = np.random.default_rng(1)
+    one, other = rng.integers(min(2000, len(words)), size=(2, 100_000))
+    ids = np.array([int(word[1:]) for word in words])
+    w, v, p = ids[one], ids[other], laws.mean(0)
+    information = np.log((laws[:, w] * laws[:, v]).mean(0) / (p[w] * p[v]))
+    scores = (x[one] * z[other]).sum(1) - (1 - POWER) * np.log(p[v])
+    return float(spearmanr(scores, information).statistic)
+
+
+def _as_good(laws: np.ndarray, ours: SkipGram, theirs: Any) -> None:
+    mine = _score(list(ours.words_), *(v.cpu().numpy() for v in (ours.vectors_, ours.contexts_)),
+                  laws)  # fmt: skip
+    peer = _score(theirs.wv.index_to_key, theirs.wv.vectors, theirs.syn1neg, laws)
+    assert mine >= peer, f"our score is {mine:.3f}, gensim's {peer:.3f}"
