@@ -1,11 +1,11 @@
-"""Rows of word vectors: time to gensim's own score, on texts whose information is known.
+r"""Rows of word vectors: time to gensim's own score, on texts whose information is known.
 
 A text has one of 100 topics, pairs of two features of ten values each. Words have frequencies as
 Zipf's law has them, and some are more frequent under some values, so that the pointwise mutual
 information of any two words of a text is known. The score is the rank correlation of what vectors
-say of it, $x_w^\\top z_v$ less what the noise law adds, with the truth, over pairs of the 2,000 most
-frequent words. Both sides go through the texts equally often; ours must score at least as high as
-gensim's, with two workers that read the file themselves. Our negatives are shared by a block.
+say of it, $x_w^\top z_v$ less what the noise law adds, with the truth, over pairs of the 2,000
+most frequent words. Both sides go through the texts equally often; ours must score at least as high
+as gensim's, with two workers that read the file themselves. Our negatives are shared by a block.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ def rows(device: torch.device) -> Iterator[Row | Skipped]:
 
 
 def _to_gensims_score(device: torch.device) -> Iterator[Row]:
-    from gensim.models import Word2Vec
+    from gensim.models import Word2Vec  # type: ignore[import-not-found]
 
     for texts, epochs in ((20_000, 3),):
         path = str(_corpus(texts)[0])
@@ -69,11 +69,12 @@ def _score(words: list[str], x: np.ndarray, z: np.ndarray, laws: np.ndarray) -> 
     w, v, p = ids[one], ids[other], laws.mean(0)
     information = np.log((laws[:, w] * laws[:, v]).mean(0) / (p[w] * p[v]))
     scores = (x[one] * z[other]).sum(1) - (1 - POWER) * np.log(p[v])
-    return float(spearmanr(scores, information).statistic)
+    found: Any = spearmanr(scores, information)
+    return float(found.statistic)
 
 
 def _as_good(laws: np.ndarray, ours: SkipGram, theirs: Any) -> None:
-    mine = _score(list(ours.words_), *(v.cpu().numpy() for v in (ours.vectors_, ours.contexts_)),
-                  laws)  # fmt: skip
+    x, z = ours.vectors_.cpu().numpy(), ours.contexts_.cpu().numpy()
+    mine = _score(list(ours.words_), x, z, laws)
     peer = _score(theirs.wv.index_to_key, theirs.wv.vectors, theirs.syn1neg, laws)
     assert mine >= peer, f"our score is {mine:.3f}, gensim's {peer:.3f}"
