@@ -3,3 +3,7 @@
 from vademecum.language.pictures.word_map import learned_words
 
 __all__ = ["learned_words"]
+from vademecum.language.pictures.learning import perplexity_while_learning
+from vademecum.language.pictures.next_tokens import next_tokens
+
+__all__ = ["next_tokens", "perplexity_while_learning"]
