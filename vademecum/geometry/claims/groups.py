@@ -227,8 +227,9 @@ def group_action(inverse: bool = True):
         inverse: Whether the coordinates are those at $g^{-1}(i)$; without it they are at $g(i)$.
     """
     for mine in (Group.symmetric(3), Group.symmetric(4), Group.dihedral(4)):
-        acts = {"points": PointAction(mine, axis=0), "vectors": mine.natural()}
-        x, y = torch.randint(-99, 99, (2, mine.degree))
+        acts = {"points": PointAction(mine), "vectors": mine.natural()}
+        x, y = torch.randint(-99, 99, (2, 1, mine.degree))
+        hand = torch.stack([by_hand(mine.permutation(g).tolist(), x[0]) for g in mine])
         for name, act in acts.items():
             at: dict[str, Any] = {"group": str(mine), "on": name}
 
@@ -236,15 +237,13 @@ def group_action(inverse: bool = True):
                 return act(g if inverse else mine.inverse(g), z)
 
             yield equals("e(x)", move(mine.identity, x), x, **at)
-            pairs = list(product(mine, repeat=2))
-            twice = torch.stack([move(g, move(h, x)) for g, h in pairs])
-            once = torch.stack([move(mine.multiply(g, h), x) for g, h in pairs])
-            yield equals("g(h(x))", twice, once, **at)
-            moved = torch.stack([act(g, x) for g in mine])
-            hand = torch.stack([by_hand(mine.permutation(g).tolist(), x) for g in mine])
+            once = torch.cat([move(g, x) for g in mine])
+            twice = torch.stack([move(g, once) for g in mine])  # of g and h
+            yield equals("g(h(x))", twice, once[mine.table], **at)
+            moved = torch.cat([act(g, x) for g in mine])
             yield equals("g(x), coordinate by coordinate", moved, hand, **at)
-            sums = torch.stack([move(g, 3 * x - 2 * y) for g in mine])
-            apart = torch.stack([3 * move(g, x) - 2 * move(g, y) for g in mine])
+            sums = torch.cat([move(g, 3 * x - 2 * y) for g in mine])
+            apart = torch.cat([3 * move(g, x) - 2 * move(g, y) for g in mine])
             yield equals("g(3x - 2y)", sums, apart, **at)
     two = Group.cyclic(2)
     x = torch.randint(-99, 99, (5,))
