@@ -102,7 +102,7 @@ def wl_test(
 
 
 wl_test.foil("the set of neighbours' colours", neighbours="set")
-wl_test.foil("one round fewer than a path takes", most=lambda n: (n - 1) // 2 - 1)
+wl_test.foil("one round fewer than a path takes", most=lambda n: max(0, (n - 1) // 2 - 1))
 
 
 def rook() -> Tensor:

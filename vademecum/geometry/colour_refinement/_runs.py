@@ -33,11 +33,12 @@ def sorted_runs(tokens: Ints, lengths: Ints, most: int) -> Ints:
     if len(lengths) * most >= 2**62:
         known, ranks = np.unique(tokens, return_inverse=True)
         return known[sorted_runs(ranks.reshape(-1), lengths, len(known))]
-    base = np.repeat(np.arange(len(lengths)) * most, lengths)
-    runs = base + tokens
+    small = np.int32 if len(lengths) * most < 2**31 else np.int64  # which sorts twice as fast
+    base = np.repeat(np.arange(len(lengths), dtype=small) * small(most), lengths)
+    runs = base + tokens.astype(small)
     runs.sort()
     runs -= base
-    return runs
+    return runs.astype(np.int64)
 
 
 def sorted_by(groups: Ints, keys: Ints, most: int) -> tuple[Ints, Ints]:
@@ -62,7 +63,7 @@ def sorted_by(groups: Ints, keys: Ints, most: int) -> tuple[Ints, Ints]:
     return order, np.maximum.accumulate(np.where(fresh, np.arange(n), 0))
 
 
-def split(groups: Ints, lengths: Ints, tokens: Ints, most: int) -> Ints:
+def split(groups: Ints, lengths: Ints, tokens: Ints, most: int, *, by_length: bool) -> Ints:
     """New groups: those of before, parted by the lengths of runs and then by the runs.
 
     Args:
@@ -72,19 +73,24 @@ def split(groups: Ints, lengths: Ints, tokens: Ints, most: int) -> Ints:
         lengths: The lengths of the nodes' runs.
         tokens: The runs, sorted, one after the other.
         most: What is larger than all tokens.
+        by_length: Whether runs of a group may differ in length.
     """
     starts, found = np.cumsum(lengths) - lengths, groups.copy()
     nodes, place = np.arange(len(groups)), 0
     bits = max(most - 1, 1).bit_length()
     key, high = lengths, int(lengths.max(initial=0)) + 1
-    for _ in range(_STEPS):
-        order, first = sorted_by(groups, key, high)
-        nodes, groups = nodes[order], groups + first - _beginnings(groups)
-        found[nodes] = groups
-        crowd = (np.diff(first, append=len(first)) == 0) | (first < np.arange(len(first)))
-        crowd &= (lengths[nodes] > place) & (most > 1)
-        nodes, groups = nodes[crowd], groups[crowd]
-        if not len(nodes):
+    for step in range(_STEPS):
+        if step or by_length:
+            order, first = sorted_by(groups, key, high)
+            nodes, groups = nodes[order], groups + first - _beginnings(groups)
+            found[nodes] = groups
+            crowd = np.empty(len(first), bool)  # whether another one is equal
+            crowd[:-1] = first[1:] == first[:-1]
+            crowd[-1] = False
+            crowd[1:] |= crowd[:-1].copy()
+            crowd &= (lengths[nodes] > place) & (most > 1)
+            nodes, groups = nodes[crowd], groups[crowd]
+        if not len(nodes) or most == 1:
             return found
         width = max(1, (62 - 2 * len(nodes).bit_length()) // bits)
         key = _packed(tokens, starts[nodes], lengths[nodes], place, width, bits)

@@ -170,12 +170,14 @@ class _Joint:
         self.slices = [slice(a, b) for a, b in pairwise(first.tolist())]
         edges = [len(g.source) for g in graphs]
         self.colours, self.colour_values = ranked([g.colours for g in graphs], sizes, "colours")
-        kinds, self.kind_values = ranked([g.kinds for g in graphs], edges, "edge_colours")
-        named = any(g.kinds is not None for g in graphs)
-        source = np.concatenate([g.source + a for g, a in zip(graphs, first, strict=False)])
-        target = np.concatenate([g.target + a for g, a in zip(graphs, first, strict=False)])
-        self.n, self.named = int(first[-1]), named
-        self.sides = rows_of(source, target, kinds if named else None, self.n)
+        self.n, kinds, self.kind_values = int(first[-1]), None, np.zeros((1, 0))
+        if any(g.kinds is not None for g in graphs):
+            kinds, self.kind_values = ranked([g.kinds for g in graphs], edges, "edge_colours")
+        source, target = graphs[0].source, graphs[0].target
+        if len(graphs) > 1:
+            source = np.concatenate([source, graphs[1].source + first[1]])
+            target = np.concatenate([target, graphs[1].target + first[1]])
+        self.sides = rows_of(source, target, kinds, self.n)
 
     def rounds(self) -> Iterator[Ints]:
         return refined(self.colours, self.sides, max(1, len(self.kind_values)))
@@ -206,12 +208,18 @@ def _digest(run: _Joint, which: int, ids: Ints) -> str:
     digest.update(counts[counts > 0].tobytes() + run.colour_values[run.colours[nodes]].tobytes())
     before: list[bytes] = []
     for side in run.sides:
-        parts = [part.tobytes() for part in _own_runs(run, side, own, nodes, colours, most)]
+        parts = [_bytes(part) for part in _own_runs(run, side, own, nodes, colours, most)]
         if parts != before:
             for part in parts:
                 digest.update(f" {len(part)} ".encode() + part)
         before = parts
     return digest.hexdigest()
+
+
+def _bytes(part: np.ndarray) -> bytes:
+    """Numbers as bytes, integers as short as they can be, which their length tells."""
+    small = part.dtype == np.int64 and not (part.size and part.max() >= 2**31)
+    return (part.astype(np.int32) if small and part.min(initial=0) >= 0 else part).tobytes()
 
 
 def _own_runs(

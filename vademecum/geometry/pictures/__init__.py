@@ -4,3 +4,7 @@ from vademecum.geometry.pictures.orbits import orbit_of_an_image
 from vademecum.geometry.pictures.smoothing import smoothing_by_depth
 
 __all__ = ["orbit_of_an_image", "smoothing_by_depth"]
+from vademecum.geometry.pictures.colourings import graph_colours
+from vademecum.geometry.pictures.point_clouds import critical_points
+
+__all__ = ["critical_points", "graph_colours"]
