@@ -35,6 +35,8 @@ Source = torch.Generator | None
 X = torch.linspace(-1, 1, 60, dtype=torch.float64).reshape(20, 3)
 A = torch.linspace(1, 2, 60, dtype=torch.float64).diag() + 0.01
 BOX = foundations.Box(-torch.ones(2), torch.ones(2))
+RING = torch.stack([torch.arange(5001), torch.arange(5001).roll(1)])
+RING = torch.cat([RING, RING.flip(0)], 1)
 FEW = {"starts": 2, "steps": 0}
 
 
@@ -213,6 +215,8 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "invariance_error": lambda g: geometry.invariance_error(
         nn.Flatten(), X.T, group=geometry.Group.symmetric(20), generator=g
     ),
+    # geometry
+    "graph_fourier": lambda g: geometry.graph_fourier(RING, k=2, generator=g),
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

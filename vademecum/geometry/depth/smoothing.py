@@ -41,7 +41,15 @@ _DENSE = 1000  # nodes of a component: eigenvalues of the dense matrix take 0.1 
 
 
 class Oversmoothing(NamedTuple):
-    """Energies after each layer, component by component; the first row is that of the input."""
+    """Energies after each layer, component by component; the first row is that of the input.
+
+    Example:
+        >>> from vademecum.geometry import GCN
+        >>> edge = torch.tensor([[0, 1], [1, 0]])
+        >>> found = oversmoothing(GCN(1, 4, num_layers=2), (torch.tensor([[1.0], [3.0]]), edge))
+        >>> found.names, round(float(found.energy[0]), 6), bool(found.energy[1] < 1e-9)
+        (('input', 'convs.0', 'convs.1'), 2.0, True)
+    """
 
     names: tuple[str, ...]
     """The names of the layers in the order of their calls, after "input"."""

@@ -38,7 +38,15 @@ __all__ = ["LeafInfluence", "leaf_influence"]
 
 
 class LeafInfluence(NamedTuple):
-    """How much each node's features move the output at one node, beside the bound by walks."""
+    """How much each node's features move the output at one node, beside the bound by walks.
+
+    Example:
+        >>> from vademecum.geometry import GCN
+        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> found = leaf_influence(GCN(1, 4, num_layers=1), (torch.ones(3, 1), path), node=0)
+        >>> found.hops, float(found.influence[2]), found.depth
+        (tensor([0, 1, 2]), 0.0, 1)
+    """
 
     influence: Float[Tensor, " n"]
     r"""The norms $\|\partial h_v / \partial x_u\|_2$ for all nodes u."""
