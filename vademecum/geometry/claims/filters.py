@@ -63,7 +63,7 @@ def polynomial_filter(
         values, U = torch.linalg.eigh(dense)
         hops = torch.tensor([hops_from(A, v)[0] for v in range(n)])
         ways = torch.tensor([hops_from(A, v)[1] for v in range(n)])
-        for K in (0, 1, 2, 5):
+        for K in (2, 0, 1, 5):
             c, at = integers(K + 1, most=3), {"n": n, "K": K}
             c[K] = 2.0
             op, count = counted(L)

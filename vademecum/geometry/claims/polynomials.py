@@ -130,7 +130,7 @@ def chebnet(argument: Literal["rescaled", "normalised Laplacian"] = "rescaled"):
             unit, at = torch.eye(11)[k, : k + 1], {"k": k, "n": n}
             T = geometry.polynomial_filter(op, torch.eye(n), unit, basis="chebyshev",
                                            lambda_max=top)  # fmt: skip
-            yield at_most("norm of T_k", torch.linalg.matrix_norm(T, 2), 1.0, tol=1e-11, **at)
+            yield at_most(f"norm of T_{k}", torch.linalg.matrix_norm(T, 2), 1.0, tol=1e-11, **at)
             angles = (2 / float(values[-1]) * values - 1).clamp(-1, 1).arccos()
             waves = (U * (k * angles).cos()) @ U.T
             yield equals("T_k, and its spectral form", T, waves, tol=1e-11, **at)
@@ -158,6 +158,6 @@ chebnet.erratum(
     why="The symbol was just defined as the normalised Laplacian, with its spectrum in [0, 2]."
     r" Outside $[-1, 1]$ Chebyshev polynomials explode: $T_{10}(2) = 262087$.",
     weight="soft",
-    refuted_by="norm of T_k",
+    refuted_by="norm of T_10",
     argument="normalised Laplacian",
 )
