@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vademecum import geometry
 from vademecum.claims import at_least, claim, equals, integers
-from vademecum.geometry.claims._small_graphs import edges_of, random_graph
+from vademecum.geometry.claims._small_graphs import edges_of, path, random_graph
 from vademecum.models import mlp
 
 Walk = Literal["walks", "paths"]
@@ -95,7 +95,7 @@ def conv(x: Tensor, edges: Tensor) -> Tensor:
 
 
 @claim(
-    by="identity", sources=("A-196", "A-197", "C-178", "C-179"), budget=0.6,
+    by="identity", sources=("A-196", "A-197", "C-178", "C-179"), budget=1.0,
     short=r"f(P X, P A P^\top) = P f(X, A) \iff f(X, A) = P^\top f(P X, P A P^\top)",
 )  # fmt: skip
 def graph_symmetry(side: Side = "transpose", numbers: bool = False):
@@ -105,16 +105,15 @@ def graph_symmetry(side: Side = "transpose", numbers: bool = False):
     equivariant if $f(P X, P A P^\top) = P f(X, A)$, equivalently
     $f(X, A) = P^\top f(P X, P A P^\top)$, for every permutation matrix $P$.
 
-    Checked for all 24 permutations of random graphs on 4 nodes: the identity $f(X, A) = X$ and
-    `GCNConv` are equivariant, the latter's sum over nodes is invariant.
+    Checked for all 24 permutations of random graphs on 4 nodes and of a path: the identity
+    $f(X, A) = X$ and `GCNConv` are equivariant, the latter's sum over nodes is invariant.
 
     Knobs:
         side: Which matrix brings the renumbered output back.
         numbers: Whether the layer sees the nodes' numbers as a feature.
     """
-    for p, d in ((0.5, 2), (0.9, 3)):
-        A, x = random_graph(4, p), torch.randn(4, d)
-        edges, _ = edges_of(A)
+    for A, d in ((random_graph(4, 0.5), 2), (random_graph(4, 0.9), 3), (path(4), 2)):
+        edges, x = edges_of(A)[0], torch.randn(4, d)
         mark = torch.arange(4.0)[:, None]
 
         def layer(x: Tensor, edges: Tensor, mark: Tensor = mark) -> Tensor:

@@ -17,6 +17,7 @@ from vademecum.language.word2vec._windows import piece
 __all__ = [
     "ascent", "best", "block_of", "free_scores", "log_sigmoid", "loss", "noise_law", "pairs_of",
     "root", "sigmoid", "small_corpus", "softmax_table",
+    "turned",
 ]  # fmt: skip
 
 ETA = 2.0**-14  # small enough that no step is shortened, and a power of two
@@ -71,9 +72,14 @@ def best(
         return loss(objective, x, z, block), -moved.numpy()
 
     start = (X.flatten() if fixed else torch.cat([X.flatten(), Z.flatten()])).numpy()
-    options = {"maxiter": 3000, "maxfun": 5000, "ftol": 1e-15, "gtol": 1e-9}
+    options = {"maxiter": 3000, "maxfun": 5000, "ftol": 0.0, "gtol": 1e-9}
     found = torch.from_numpy(minimize(both, start, jac=True, method="L-BFGS-B", options=options).x)
     return found[:count].view(shape), Z if fixed else found[count:].view(Z.shape)
+
+
+def turned(V: int) -> Tensor:
+    """A random orthogonal matrix: vectors of full rank from which a descent goes fast."""
+    return torch.linalg.qr(torch.randn(V, V)).Q
 
 
 def pairs_of(texts: Sequence[Sequence[int]], c: int) -> list[tuple[int, int]]:

@@ -15,6 +15,7 @@ from vademecum.language.claims._blocks import (
     root,
     sigmoid,
     small_corpus,
+    turned,
 )
 
 
@@ -61,7 +62,7 @@ def sgns_optimum(shift: float = 1.0, law: Literal["general", "unigram"] = "gener
                 yield equals("shifted information", roots, pmi - shift * math.log(k), tol=1e-10,
                              **at)  # fmt: skip
             block = block_of(texts, 1, noise=noise, k=k)
-            X, Z = best("sgns", torch.randn(V, V), torch.randn(V, V), block)
+            X, Z = best("sgns", turned(V), turned(V), block)
             yield equals(f"scores of the best vectors, {name} noise", X @ Z.T, wanted, tol=1e-3,
                          **at)  # fmt: skip
 
@@ -110,8 +111,7 @@ def noise_classifier(means: Means = "a pair and not noise"):
         ])  # fmt: skip
         formula = P / (P + k * q) if means == "a pair and not noise" else P
         yield equals("posterior of a true pair", posterior, formula, tol=1e-14, **at)
-        X, Z = best("sgns", torch.randn(V, V), torch.randn(V, V),
-                    block_of(texts, 1, noise=listed, k=k))  # fmt: skip
+        X, Z = best("sgns", turned(V), turned(V), block_of(texts, 1, noise=listed, k=k))
         output = (X @ Z.T).sigmoid()
         yield equals("output of the best vectors", output, formula, tol=1e-3, **at)
         off = (posterior.sum(1) - 1).abs().max()

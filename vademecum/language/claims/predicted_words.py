@@ -61,7 +61,7 @@ def log_bilinear_model(over: Over = "predicted"):
     yield equals("probabilities given the first of two words", sum(conditionals(two, two, over)[0]),
                  1.0, tol=1e-14)  # fmt: skip
     for V, d in ((6, 3), (4, 5)):
-        X, Y, b, at = torch.randn(V, d), torch.randn(V, d), torch.randn(V), {"V": V}
+        X, Y, b, at = torch.randn(V, d) / 2, torch.randn(V, d) / 2, torch.randn(V), {"V": V}
         P = torch.tensor(conditionals(X, Y, over, b))
         yield equals("probabilities of all words together", P.sum(1), 1.0, tol=1e-13, **at)
         text = torch.randperm(V)[:3].tolist()
