@@ -209,6 +209,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_texts.CALLS,
     # geometry
     "Group.sample": lambda g: geometry.Group.symmetric(9).sample(5, generator=g),
+    "link_scores": lambda g: geometry.link_scores(X, torch.tensor([[0, 5], [1, 6]]), generator=g),
     "equivariance_error": lambda g: geometry.equivariance_error(
         nn.Softmin(0), X.T, group=geometry.Group.symmetric(20), generator=g
     ),

@@ -40,7 +40,7 @@ def largest_eigenvalues(graph: Adjacency, diagonal: Tensor, values: Tensor) -> T
         last, (q, beta) = q, _unit(graph, w)
         if step % _ASK == 0 or step == _STEPS or step >= graph.num_nodes:
             value, residual = _top(alphas, betas, beta)
-            done = residual <= _TOL * value.abs().clamp(min=1e-300)
+            done = residual <= _TOL * value.abs()
             found = torch.where(found.isnan() & done, value, found)
             if not found.isnan().any():
                 return found.to(diagonal.dtype)

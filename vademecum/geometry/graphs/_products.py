@@ -150,9 +150,9 @@ def _sums(
 
 
 def _product(rows: Rows, a: Tensor | None, x: Tensor) -> Tensor:
-    flat = x.reshape(len(x), -1)
-    if not rows.columns.numel() or not flat.numel():
+    if not rows.columns.numel() or not x.numel():
         return torch.zeros_like(x, memory_format=torch.contiguous_format)
+    flat = x.reshape(len(x), -1)
     if a is not None and a.dtype != x.dtype:
         a = a.to(x.dtype)
     if x.dtype == torch.float64 and x.device.type == "cpu":

@@ -137,7 +137,7 @@ class Adjacency:
             transpose: Whether edges are turned round.
         """
         x = check_features("x", x, self.num_nodes, self.device)
-        flat = x.reshape(len(x), -1) if x.numel() else x.new_zeros(len(x), 0)
+        flat = x[:, None] if x.ndim == 1 else x.flatten(1)
         values = self.values
         turned = None
         if values is not None and not _varies(values):
