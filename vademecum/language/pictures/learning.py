@@ -51,7 +51,7 @@ def perplexity_while_learning(
     axes[0].set(xlabel="steps", ylabel="perplexity", xlim=(-3, 123), ylim=(0.8, 11))
     axes[0].legend(loc="upper right")
     axes[0].set_title(f"{curve[-1][0]:.2f} after {steps} steps")
-    axes[1].hist(curve[-1][1], 25, (0, 1), color="C0")
+    axes[1].hist(curve[-1][1], 25, range=(0, 1), color="C0")
     for p in {noise / V, 1 - noise + noise / V}:
         axes[1].axvline(p, color="C1", linestyle="--")
     axes[1].set(xlabel="probability of a token that came", ylabel="tokens")
