@@ -108,9 +108,9 @@ def group(axioms: Literal["all", "without associativity"] = "all"):
 
     All of $\mathbb Z_5$, $S_3$, $S_4$, $D_3$, $D_4$, also with other numbers for their elements;
     all 36 tables in which one product of $S_3$ is the next element instead; subtraction modulo 5,
-    products of 1, ..., 5 modulo 6, addition capped at 5, and a table of order 5 with an identity
-    and inverses that is not associative. What `Group` says of each axiom is compared with a search
-    over all triples.
+    products of 1, ..., 5 modulo 6, addition capped at 5, a table of order 5 with an identity and
+    inverses that is not associative, and its pairs with $\mathbb Z_2$. What `Group` says of each
+    axiom is compared with a search over all triples.
 
     Knobs:
         axioms: Which axioms a table must keep to be called a group.
@@ -130,6 +130,9 @@ def group(axioms: Literal["all", "without associativity"] = "all"):
     others["products modulo 6"] = made([1, 2, 3, 4, 5], lambda a, b: a * b % 6)
     others["capped addition"] = made(list(range(6)), lambda a, b: min(a + b, 5))
     others["a loop"] = [[int(entry) - 1 for entry in row] for row in LOOP.split()]
+    loop, two = others["a loop"], (0, 1)
+    pairs = [(a, b) for a in range(5) for b in two]
+    others["pairs"] = made(pairs, lambda g, h: (loop[g[0]][h[0]], (g[1] + h[1]) % 2))
     tables = [*groups.values(), *map(relabelled, groups.values()), *others.values()]
     tables += corrupted(groups["S_3"])
     said, true = [refused(table) for table in tables], [searched(table) for table in tables]
