@@ -53,8 +53,9 @@ class SkipGram(BaseEstimator):
         epochs: How often the texts are gone through.
         rate: The rate at first; it falls linearly, to a ten-thousandth.
         device: Where the vectors are learnt; torch's default device if None.
-        memory: Bytes that the texts may take as numbers, 8 for each word; where they take more,
-            they are read again in each epoch. None is 2**30.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. They
+            hold the texts as numbers, 8 for each word, without a limit given up to 2**30; longer
+            texts are read again in each epoch.
         progress: Whether to show a progress bar on standard error.
         random_state: Where random numbers come from, as in scikit-learn.
 
