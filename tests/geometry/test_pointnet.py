@@ -68,7 +68,7 @@ def test_by_hand(task):
 
 
 def test_published_sizes():
-    net = PointNet()
+    net = PointNet(3)
     first, head = net.points[0], net.head[0]
     assert isinstance(first, nn.Linear)
     assert isinstance(head, nn.Linear)

@@ -101,7 +101,8 @@ def weisfeiler_leman(
         colours: First colours of the nodes: a number or a row of numbers each; with two graphs a
             pair of such tensors.
         edge_colours: Colours of the edges, in the same form.
-        max_iter: The most rounds; where they end too early there is a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a round;
+            there is none if colours are stable by then, and no limit by default.
 
     Raises:
         ValueError: If an index is out of range, or colours do not fit nodes or edges.

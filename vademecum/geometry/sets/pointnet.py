@@ -83,7 +83,7 @@ class PointNet(nn.Module):
 
     def __init__(
         self,
-        d: int = 3,
+        d: int,
         num_classes: int = 40,
         *,
         task: Literal["classification", "segmentation"] = "classification",
