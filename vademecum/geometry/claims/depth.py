@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from vademecum import geometry
 from vademecum.claims import at_most, claim, equals
 from vademecum.geometry.claims._small_graphs import (
+    complete_bipartite,
     components,
     cycle,
     edges_of,
     from_pairs,
-    path,
     random_graph,
 )
 
@@ -77,7 +77,7 @@ def oversmoothing(
         power: Of $\rho$ in the energy of the eigenvector, after each layer.
     """
     given = from_pairs(4, [(0, 1), (0, 2), (0, 3), (2, 3)])
-    several = torch.block_diag(given, cycle(5), path(2), torch.zeros(1, 1))
+    several = torch.block_diag(given, cycle(5), complete_bipartite(3, 3), torch.zeros(1, 1))
     eye = torch.eye(2)
     for A in (given, random_graph(7, 0.4, linked=True), several):
         n, d, at = len(A), 1 + A.sum(1), {"n": len(A)}
@@ -101,7 +101,8 @@ def oversmoothing(
             block = P[nodes][:, nodes]
             own_rate = torch.linalg.eigvalsh(block)[:-1].abs().amax() if len(nodes) > 1 else 0.0
             yield equals("rate", found.rate[c], own_rate, tol=1e-12, **at)
-            now = x[nodes]
+            now, size = x[nodes], x[nodes].square().sum()
+            yield equals("share", size * found.share[0, c], found.energy[0, c], tol=1e-13, **at)
             for layer in range(6):
                 energy = (now * (now - block @ now)).sum()
                 yield equals("energy", found.energy[layer, c], energy, tol=1e-13, layer=layer, **at)
@@ -115,6 +116,8 @@ def oversmoothing(
         ratio = watched.energy.sum(1) / watched.energy.sum(1)[0]
         stated = rho ** (power * torch.arange(5))
         yield equals("energy of the slowest mode", ratio, stated, tol=1e-11, **at)
+        yield equals("bound of the slowest mode", watched.bound.sum(1), watched.energy.sum(1),
+                     tol=1e-11, **at)  # fmt: skip
 
 
 oversmoothing.erratum(
