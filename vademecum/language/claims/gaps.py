@@ -96,16 +96,19 @@ masked_language_model.foil("a loss over all places", everywhere=True)
 
 
 class TwoTokens(nn.Module):
-    """Conditionals of two tokens: logits at each from the other, whatever stands there itself."""
+    """Conditionals of two tokens: a hidden one by the other, and one that is seen by itself."""
 
     def __init__(self, first: Tensor, second: Tensor):
         super().__init__()
         self.first, self.second = first, second  # p(x | y) by rows y, p(y | x) by rows x
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (n, 2, V); a mask at the other place counts as 0."""
-        x, y = tokens.clamp(max=len(self.second) - 1).T
-        return torch.stack([self.first[y], self.second[x]], 1).log()
+        """Logits (n, 2, V); a mask, the token V, counts as 0 at the other place."""
+        V = len(self.second)
+        x, y = tokens.clamp(max=V - 1).T
+        law = torch.stack([self.first[y], self.second[x]], 1)
+        known = F.one_hot(tokens, V + 1)[..., :V].to(law)
+        return torch.where(tokens[..., None] == V, law, known).log()
 
 
 def conditionals(joint: list[list[Fraction]]) -> tuple[Tensor, Tensor]:
