@@ -35,7 +35,7 @@ LAYERS = {
     "mean of heads": lambda: GATConv(3, 2, 3, concat=False, add_self_loops=False),
     "GATv2Conv": lambda: GATv2Conv(3, 2, 3),
     "shared": lambda: GATv2Conv(3, 2, 3, share_weights=True, concat=False),
-    "GINConv": lambda: GINConv(nn.Linear(3, 4), eps=0.3, train_eps=True),
+    "GINConv": lambda: GINConv(nn.Linear(3, 4), epsilon=0.3, train_eps=True),
     "GCN": lambda: GCN(3, 6, 3, 2),
     "ChebNet": lambda: ChebNet(3, 6, 2, 4, K=2, activation=nn.Tanh()),
     "GAT": lambda: GAT(3, 6, 2, 4, heads=2),
@@ -178,7 +178,7 @@ def test_gradients_of_weights_of_edges():
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_graph_gives_the_same_alone_and_among_a_thousand(name):
+def test_batch_graphs_of_a_thousand_give_each_what_it_gets_alone(name):
     layer = made(name).requires_grad_(False)
     made_of = [(torch.randn(n, 3).double(), graph(n)) for n in (5, 9, 4)]
     xs, edges = zip(*(made_of[i % 3] for i in range(1000)), strict=True)
@@ -228,6 +228,23 @@ def test_weights_of_attention_sum_to_one():
     assert torch.allclose(total, torch.ones(9, 2))
     assert layer.train()(x, graph()).shape == (9, 4)
     assert "dropout=0.5" in repr(layer)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_gat_has_heads_side_by_side_and_their_mean_at_last(heads):
+    net, x, edges = GAT(3, 6, 2, 4, heads=heads).double(), torch.randn(9, 3).double(), graph()
+    first, last = net.convs
+    assert net(x, edges).equal(last(first(x, edges).relu(), edges))
+    assert (first.concat, last.concat) == (True, False)
+    assert GAT(3, 6, 1, heads=heads).convs[0].concat
+
+
+def test_cheb_net_reaches_as_far_as_its_filters():
+    path = torch.tensor([[0, 1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7]])
+    edges, x = torch.cat([path, path.flip(0)], 1), torch.randn(8, 3)
+    net = ChebNet(3, 5, 2, 4, K=3, activation=nn.Tanh())
+    moved = (net(x + torch.eye(8)[:, :1], edges) - net(x, edges)).abs().sum(1) > 0
+    assert moved.tolist() == [True] * 5 + [False] * 3  # K - 1 steps in each of two layers
 
 
 def test_words():

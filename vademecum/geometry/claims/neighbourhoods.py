@@ -212,6 +212,23 @@ neighbourhood_aggregation.foil("duplicates are dropped before the sum", as_set=T
                                refuted_by="pairs of multisets that look alike")  # fmt: skip
 
 
+def in_order(m: Tensor, ptr: Tensor) -> Tensor:
+    """The sums of messages, each times its place in the list."""
+    parts = [m[a:b] for a, b in pairwise(ptr.tolist())]
+    return torch.stack([(torch.arange(1.0, len(q) + 1)[:, None] * q).sum(0) for q in parts])
+
+
+def heard(message: Any, x: Tensor, A: Tensor, i: int, how: str) -> Tensor:
+    """What the neighbours of node i say, one after another; zeros without any."""
+    said = [message(x[i : i + 1], x[j : j + 1]) for j in range(len(A)) if A[i, j]]
+    if not said:
+        return torch.zeros(5)
+    all_said = torch.cat(said)
+    return (
+        all_said.amax(0) if how == "max" else all_said.sum(0) / (len(said) if how == "mean" else 1)
+    )
+
+
 @claim(
     by="identity", sources=("A-199", "A-203", "C-180"), budget=0.9,
     short=r"x_i' = \phi\Big(x_i, \bigoplus_{j \in \mathcal N_i} \psi(x_i, x_j)\Big)",
@@ -238,11 +255,6 @@ def message_passing(ordered: bool = False):
     def update(x: Tensor, m: Tensor) -> Tensor:
         return phi(torch.cat([x, m], 1))
 
-    def in_order(m: Tensor, ptr: Tensor) -> Tensor:
-        parts = [m[a:b] for a, b in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)]
-        return torch.stack([(torch.arange(1.0, len(q) + 1)[:, None] * q).sum(0) for q in parts])
-
-    reduce = {"sum": lambda m: m.sum(0), "mean": lambda m: m.mean(0), "max": lambda m: m.amax(0)}
     for how in ("sum", "mean", "max"):
         A, x = random_graph(4, 0.7), torch.randn(4, 3)
         at: dict[str, Any] = {"aggregation": how}
@@ -255,12 +267,8 @@ def message_passing(ordered: bool = False):
             return geometry.message_passing(x, edges, memory=memory, **options).detach()
 
         y = layer(x, edges)
-        rows = []
-        for i in range(4):
-            said = [message(x[i : i + 1], x[j : j + 1]) for j in range(4) if A[i, j]]
-            said = reduce[how](torch.cat(said)) if said else torch.zeros(5)
-            rows.append(update(x[i : i + 1], said[None])[0].detach())
-        yield equals("rows, neighbour by neighbour", y, torch.stack(rows), **at)
+        said = torch.stack([heard(message, x, A, i, how) for i in range(4)])
+        yield equals("rows, neighbour by neighbour", y, update(x, said).detach(), **at)
         yield equals("in small blocks", layer(x, edges, memory=200), y, tol=1e-12, **at)
         for order in permutations(range(4)):
             new = torch.tensor(order)

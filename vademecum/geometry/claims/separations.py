@@ -30,7 +30,7 @@ class Network(nn.Module):
         super().__init__()
         sizes = [d, *[width] * depth]
         self.layers = nn.ModuleList(
-            GINConv(mlp([a, width, width], nn.Tanh), eps=eps) for a in sizes[:-1]
+            GINConv(mlp([a, width, width], nn.Tanh), epsilon=eps) for a in sizes[:-1]
         )
         self.how, self.width = how, width
         for p in self.parameters():
@@ -177,7 +177,7 @@ def gin(
         A, x, W = random_graph(n, 0.4, most=1), integers(n, d), integers(k, d)
         linear = nn.Linear(d, k, bias=False).requires_grad_(False)
         linear.weight.copy_(W)
-        found = GINConv(linear, eps=eps)(x, edges_of(A)[0])
+        found = GINConv(linear, epsilon=eps)(x, edges_of(A)[0])
         stated = torch.stack([W @ (own(eps) * x[v] + A[v] @ x) for v in range(n)])
         yield equals("a layer", found, stated, tol=0.0, eps=eps)
     graphs = list(all_graphs())

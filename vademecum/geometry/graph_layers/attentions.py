@@ -38,7 +38,13 @@ __all__ = ["GATConv", "GATv2Conv", "GraphAttention"]
 
 
 class GraphAttention(NamedTuple):
-    """What a layer of graph attention gives, with its weights."""
+    """What a layer of graph attention gives, with its weights.
+
+    Example:
+        >>> found = GATConv(2, 3)(torch.randn(2, 2), torch.tensor([[0], [1]]), attention=True)
+        >>> found.edge_index.tolist()  # the edge, and a self-loop at each node
+        [[0, 0, 1], [0, 1, 1]]
+    """
 
     output: Tensor
     """The new features."""

@@ -52,8 +52,8 @@ def message_passing(
             of messages, sorted by target, and of where each node's begin and end (nodes + 1,).
         update: The function $\phi$ of features (N, d) and aggregated messages (N, m); by default
             the latter are the result.
-        memory: How many bytes messages and gathered features of a block may take; all edges are
-            one block by default.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. It
+            limits the edges of a block, which has all edges into a node.
 
     Raises:
         ValueError: If `aggregate` is unknown or something does not fit the graph.

@@ -23,7 +23,7 @@ class GINConv(nn.Module):
 
     Args:
         nn: The network $f$, from features to outputs.
-        eps: The number $\epsilon$, which weighs a node's own features.
+        epsilon: The number $\epsilon$, which weighs a node's own features.
         train_eps: Whether $\epsilon$ is learned.
 
     References:
@@ -31,7 +31,7 @@ class GINConv(nn.Module):
 
     Example:
         >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> layer = GINConv(torch.nn.Identity(), eps=1.0)
+        >>> layer = GINConv(torch.nn.Identity(), epsilon=1.0)
         >>> layer(torch.tensor([[1.0], [10.0], [100.0]]), path)
         tensor([[ 12.],
                 [121.],
@@ -40,10 +40,10 @@ class GINConv(nn.Module):
 
     eps: Tensor
 
-    def __init__(self, nn: nn.Module, *, eps: float = 0.0, train_eps: bool = False):
+    def __init__(self, nn: nn.Module, *, epsilon: float = 0.0, train_eps: bool = False):
         super().__init__()
         self.nn = nn
-        start = torch.full((1,), float(number("eps", eps)))
+        start = torch.full((1,), float(number("epsilon", epsilon)))
         if train_eps:
             self.eps = torch.nn.Parameter(start)
         else:

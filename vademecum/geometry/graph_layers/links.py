@@ -26,7 +26,12 @@ __all__ = ["LinkScores", "link_scores"]
 
 
 class LinkScores(NamedTuple):
-    """Scores of edges and of pairs that are none."""
+    """Scores of edges and of pairs that are none.
+
+    Example:
+        >>> link_scores(torch.eye(3), torch.tensor([[0], [1]])).positive
+        tensor([0.])
+    """
 
     positive: Tensor
     """The scores of the edges, (E,)."""

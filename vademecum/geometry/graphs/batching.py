@@ -20,7 +20,12 @@ __all__ = ["GraphBatch", "batch_graphs"]
 
 
 class GraphBatch(NamedTuple):
-    """Several graphs side by side."""
+    """Several graphs side by side.
+
+    Example:
+        >>> batch_graphs([torch.ones(2, 3)], [torch.tensor([[0], [1]])]).edges.num_graphs
+        1
+    """
 
     x: Tensor
     """The features of all nodes, one graph after another."""
