@@ -49,10 +49,10 @@ def next_tokens(
         drawn = torch.nn.functional.one_hot(logits.argmax(), len(law)).to(law)
     order = law.argsort(descending=True)[:_SHOWN]
     figure, axes = panels((8, 4.2), margins=(0.7, 0.1, 1.75, 0.4))
-    places = torch.arange(len(order))
-    axes.bar(places, law[order], 0.8, color="C0", alpha=0.3, label="the model")
-    axes.bar(places, drawn[order], 0.5, color="C0", label="drawn from")
-    axes.set_xticks(places.tolist(), [_visible(letters[int(i)]) for i in order], family="monospace")
+    places = list(range(len(order)))
+    axes.bar(places, law[order].tolist(), 0.8, color="C0", alpha=0.3, label="the model")
+    axes.bar(places, drawn[order].tolist(), 0.5, color="C0", label="drawn from")
+    axes.set_xticks(places, [_visible(letters[int(i)]) for i in order], family="monospace")
     kept = int((drawn > 0).sum())
     axes.set(
         ylabel="probability", title=f"after “{_visible(prompt)}”: {kept} of {len(law)} are left"
