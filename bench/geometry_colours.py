@@ -40,7 +40,7 @@ def _networkx(graph: Any, rounds: int) -> Counter[int]:
 
 
 def _pyg(edges: Tensor, n: int, rounds: int) -> Counter[int]:
-    from torch_geometric.nn import WLConv
+    from torch_geometric.nn import WLConv  # pyright: ignore[reportMissingImports]
 
     layer, colours = WLConv(), torch.zeros(n, dtype=torch.long)
     for _ in range(rounds):

@@ -183,8 +183,9 @@ def gin(
     graphs = list(all_graphs())
     apart, graph = pairs_apart(named_colours(graphs, 6)[-1]), side_by_side(graphs)
     ones = torch.ones(graph.num_nodes, 1)
-    made = {}
-    for how, count in ((aggregate, nets), ("mean", 1), ("max", 1)):
+    made: dict[How, Tensor] = {}
+    counts: list[tuple[How, int]] = [(aggregate, nets), ("mean", 1), ("max", 1)]
+    for how, count in counts:
         if how not in made:
             drawn = [Network(1, 16, 6, how).readouts(ones, graph) for _ in range(count)]
             made[how] = distances(torch.cat(drawn, 1))
@@ -193,7 +194,8 @@ def gin(
     yield equals("pairs told apart", int((gap > 1e-9).triu(1).sum()), 21524)
     yield at_least("distance of pairs that colours tell apart", gap[apart], 1e-9, tol=0.0)
     yield at_most("distance of the other pairs", gap[~apart], 1e-11, tol=0.0)
-    for how, count in (("mean", 9271), ("max", 8497)):
+    fewer: list[tuple[How, int]] = [("mean", 9271), ("max", 8497)]
+    for how, count in fewer:
         stated = pairs_apart(shares_of_isolated(graphs, how))
         yield equals(f"whether a {how} tells a pair apart", made[how] > 1e-9, stated)
         yield equals(f"pairs that a {how} tells apart", int(stated.triu(1).sum()), count)
