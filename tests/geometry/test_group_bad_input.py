@@ -41,6 +41,7 @@ class NaNs(nn.Module):
 
 
 LINEAR = nn.Linear(3, 2)
+TURNS = Group.from_matrices([torch.tensor([[0.0, -1.0], [1.0, 0.0]])])
 TABLE = ints([0, 1], [1, 0])
 MISTAKES = [
     (lambda: Group.cyclic(0), "n must be >= 1, got 0"),
@@ -76,6 +77,9 @@ MISTAKES = [
     (lambda: Group.from_matrices([torch.eye(2), torch.eye(3)]), "square matrices of one size"),
     (lambda: Group.from_matrices([torch.full((1, 1), torch.nan)]), "generators must be finite"),
     (lambda: Group.from_matrices([ints([1, 1], [0, 1])]), "at most 4096 elements"),
+    (lambda: Group.from_matrices([ints([1, 2**60], [0, 1])]), "must have products below 2^62"),
+    (lambda: Group.from_matrices([torch.ones(1, 1) + 1j]), "generators must be real, got complex"),
+    (lambda: Group.from_table(torch.zeros(4097, 1).long()), "table must have at most 4096 rows"),
     (lambda: Group.from_matrices([torch.eye(1), 2 * torch.eye(1)]),
      "determinants 1 or -1 in a finite group, got 2 for generators[1]"),
     (lambda: Group.from_matrices([ints([1, 0], [0, 0])]), "here g1 has no inverse"),
@@ -98,6 +102,10 @@ MISTAKES = [
      "images must be a homomorphism, and that of (1 2) times that of (0 1) is not that of (1 2)"),
     (lambda: Representation(C4, torch.zeros(4, 1, 1)), "the identity matrix for the identity"),
     (lambda: S3.natural()(0, torch.zeros(4)), "x must be 3 wide, got shape (4,)"),
+    (lambda: S3.natural()(6, torch.zeros(3)), "g must be <= 5, got 6"),
+    (lambda: TURNS.natural()(-1, torch.zeros(2)), "g must be >= 0, got -1"),
+    (lambda: TURNS.natural()(1, ints(1, 2)), "x must be floating point to be moved by matrices"),
+    (lambda: Representation(C4, torch.ones(4, 1, 1) * 1j), "images must be real, got torch.comp"),
     (lambda: S3.natural() + C4.natural(), "must be of one group, got Group.symmetric(3) and Group"),
     (lambda: equivariant_basis(C4, S3.natural(), C4.natural()),
      "rep_in must be a representation of Group.cyclic(4), got one of Group.symmetric(3)"),
@@ -110,6 +118,9 @@ MISTAKES = [
     (lambda: GraphAction(S3)(1, (X.T, X)), "x must be a tuple of features and edges (2, E)"),
     (lambda: GraphAction(S3)(1, (X.T, ints([0], [3]))), "edges must be numbers of 3 nodes"),
     (lambda: GraphAction(S3)(1, (X, ints([0], [1]))), "the 3 points of Group.symmetric(3) along"),
+    (lambda: GraphAction(S3)(1, (X.T, ints([0, 1, 2], [1, 2, 0]), ints(0, 0, 1))),
+     "x[2] must not be 3 integers where there are as many nodes as edges"),
+    (lambda: GraphAction(S3)(1, (X.T, ints([0, 1], [1, 2]).bool())), "x must be a tuple of feat"),
     (lambda: invariance_error(odd("model"), X, group=S3), "model must be an nn.Module, got str"),
     (lambda: invariance_error(LINEAR, X, group=C4), "x must have the 4 points of Group.cyclic(4)"),
     (lambda: invariance_error(LINEAR, X * torch.nan, group=S3), "x must be finite, got nan"),
@@ -123,6 +134,7 @@ MISTAKES = [
     (lambda: symmetrize(LINEAR, Group.symmetric(9)), "group must have at most 4096 elements to"),
     (lambda: symmetrize(LINEAR, S3, memory=0), "memory must be >= 1, got 0"),
     (lambda: symmetrize(LINEAR, S3)(X, input=X), "inputs must be all by place or all by name"),
+    (lambda: symmetrize(nn.LSTM(3, 2), S3)(X), "model must give a tensor, got tuple"),
     (lambda: GroupConv2d(0, 1, 3), "in_channels must be >= 1, got 0"),
     (lambda: GroupConv2d(1, 1, 0), "kernel_size must be >= 1, got 0"),
     (lambda: GroupConv2d(1, 1, 3, group=odd("p6")), "group must be one of 'p4', 'p4m', got 'p6'"),

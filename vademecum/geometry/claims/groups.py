@@ -169,7 +169,8 @@ def permutation_matrix(
     same permutation, row $i$ of $P X$ being row $\pi(i)$ of $X$. Products come in reversed order,
     $P_\sigma P_\pi = P_{\pi \circ \sigma}$.
 
-    All permutations of 3 and 4 points and all pairs of them, in integers.
+    All permutations of 3 and 4 points and all pairs of them, in integers; $X$ has columns that
+    span the space, which is enough, as all is linear in it.
 
     Knobs:
         columns: What is said to permute the columns.
@@ -183,7 +184,7 @@ def permutation_matrix(
         back = [tuple(row.index(1) for row in m.tolist()) for m in matrix.values()]
         yield equals("the second line", back, all_, M=M)
         yield equals("P P^T", P @ P.mT, torch.eye(M).long(), M=M)
-        X = torch.randint(-99, 99, (M, M + 1))
+        X = torch.cat([torch.eye(M).long(), torch.arange(M)[:, None]], 1)  # columns span all
         rows = torch.stack([torch.stack([X[i] for i in pi]) for pi in all_])
         yield equals("P X", P @ X, rows, M=M)
         Y = X.T.contiguous()

@@ -70,7 +70,7 @@ def checked_table(table: Tensor, name: Callable[[int], str] = str) -> Checked:
         g, h = outside[0].tolist()
         raise NotAGroup({"closed": f"{name(g)} times {name(h)} is no element"})
     broken: dict[str, str] = {}
-    all_ = torch.arange(n)
+    all_ = torch.arange(n, device="cpu")
     both = (table == all_) & (all_ == table.T)
     units = both.all(1).nonzero()[:, 0].tolist()
     if not units:
@@ -97,14 +97,14 @@ def checked_table(table: Tensor, name: Callable[[int], str] = str) -> Checked:
 
 def generating(table: Tensor, identity: int | None) -> tuple[int, ...]:
     """Elements whose products, in any brackets, are all: greedily the first that is new."""
-    reached = torch.zeros(len(table), dtype=torch.bool)
+    reached = torch.zeros(len(table), dtype=torch.bool, device="cpu")
     if identity is not None:
         reached[identity] = True
     found: list[int] = []
     while not reached.all():
         found.append(int((~reached).int().argmax()))
         reached[found[-1]] = True
-        new = torch.tensor(found[-1:])
+        new = torch.tensor(found[-1:], device="cpu")
         while len(new):  # products with what came last, until nothing comes
             have = reached.nonzero()[:, 0]
             products = torch.cat([table[new][:, have].flatten(), table[have][:, new].flatten()])

@@ -57,8 +57,8 @@ def from_permutations(generators: list[Tensor]) -> Tabled:
             "generators must be permutations of equally many points, got"
             f" {[len(p) for p in given] or 'none'}"
         )
-    start = torch.arange(sizes.pop())[None]
-    found, table = _exactly(start, torch.stack(given), lambda g, h: g.gather(-1, h))
+    start = torch.arange(sizes.pop(), device="cpu")[None]
+    found, table = _exactly(start, torch.stack(given).cpu(), lambda g, h: g.gather(-1, h))
     return from_table(table, tuple(cycles(p) for p in found.tolist()), found)
 
 
@@ -67,14 +67,23 @@ def from_matrices(generators: list[Tensor]) -> tuple[Tabled, Tensor]:
     sizes = {tuple(m.shape) if isinstance(m, Tensor) else () for m in generators}
     if len(sizes) != 1 or len(shape := sizes.pop()) != 2 or shape[0] != shape[1] or not shape[0]:
         raise ValueError("generators must be square matrices of one size")
-    exact = not any(m.is_floating_point() or m.is_complex() for m in generators)
+    if any(m.is_complex() for m in generators):
+        raise ValueError("generators must be real, got complex numbers")
+    exact = not any(m.is_floating_point() for m in generators)
     given = torch.stack([m.long() if exact else m.double() for m in generators]).cpu()
     if not torch.isfinite(given).all():
         raise ValueError("generators must be finite")
-    start = torch.eye(shape[0], dtype=given.dtype)[None]
-    found, table = _exactly(start, given, torch.matmul) if exact else _nearly(start, given)
+    start = torch.eye(shape[0], dtype=given.dtype, device="cpu")[None]
+    found, table = _exactly(start, given, _product) if exact else _nearly(start, given)
     names = tuple("e" if i == 0 else f"g{i}" for i in range(len(found)))
     return from_table(table, names), found
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """The products of matrices of integers, none of which may be too large for their dtype."""
+    if float((a.double().abs() @ b.double().abs()).max()) >= 2.0**62:
+        raise ValueError("generators must have products below 2^62, as those of a finite group do")
+    return a @ b
 
 
 def _exactly(start: Tensor, given: Tensor, times: Times) -> tuple[Tensor, Tensor]:
@@ -97,7 +106,7 @@ def _exactly(start: Tensor, given: Tensor, times: Times) -> tuple[Tensor, Tensor
         new = torch.stack(fresh) if fresh else new[:0]
         found = torch.cat([found, new])
     rows = [[index[key] for key in keys(times(g.expand(found.shape), found))] for g in found]
-    return found, torch.tensor(rows)
+    return found, torch.tensor(rows, device="cpu")
 
 
 def _nearly(start: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ Turns of a regular polygon with $n$ corners are $r^a f^s$, number $a + n s$, wit
 $(r^a f^s)(r^b f^t) = r^{a + (-1)^s b} f^{s + t}$; $r$ takes corner $i$ to $i + 1$, and $f$ takes it
 to $-i$. Permutations have their place in lexicographic order as number, and products are
 $(gh)(i) = g(h(i))$; pairs are multiplied factor by factor. So there may be as many as $50!$
-elements. Of other groups there is the table. Exact.
+elements. Of other groups there is the table. Exact, and on the CPU, whatever torch's default is.
 """
 
 import math
@@ -48,10 +48,10 @@ class Turns:
 
     def points(self, g: int) -> Tensor:
         sign = -1 if g >= self.n else 1
-        return (g % self.n + sign * torch.arange(self.n)) % self.n
+        return (g % self.n + sign * torch.arange(self.n, device="cpu")) % self.n
 
     def table(self) -> Tensor:
-        all_ = torch.arange(self.order)
+        all_ = torch.arange(self.order, device="cpu")
         return self.product(all_[:, None], all_)
 
     def name(self, g: int) -> str:
@@ -108,14 +108,14 @@ class Orders:
         return self.rank([outer[i] for i in self.unrank(h)])
 
     def inverse(self, g: int) -> int:
-        return self.rank(torch.tensor(self.unrank(g), dtype=torch.long).argsort().tolist())
+        return self.rank(self.points(g).argsort().tolist())
 
     def points(self, g: int) -> Tensor:
-        return torch.tensor(self.unrank(g), dtype=torch.long)
+        return torch.tensor(self.unrank(g), dtype=torch.long, device="cpu")
 
     def table(self) -> Tensor:
         all_ = torch.stack([self.points(g) for g in range(self.order)])
-        found = torch.zeros(self.order, self.order, dtype=torch.long)
+        found = torch.zeros(self.order, self.order, dtype=torch.long, device="cpu")
         composed = all_[:, all_]  # (g, h, i)
         for i in range(self.n - 1):
             below = (composed[..., i + 1 :] < composed[..., i : i + 1]).sum(-1)

@@ -12,7 +12,7 @@ vectors. Any function of an element and an input may stand for an action. The cl
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from vademecum.arguments import whole
 from vademecum.geometry.graphs import Adjacency
 from vademecum.geometry.groups.finite_groups import Group
-from vademecum.models import map_tensors
+from vademecum.models import map_tensors, named_tensors
 
 __all__ = ["Action", "GraphAction", "ImageAction", "PointAction", "default_action", "turned"]
 
@@ -142,16 +142,41 @@ class GraphAction:
         Args:
             g: The element.
             x: Features of the nodes (n, ...) alone, as an output; or a tuple that begins with
-                features and `edge_index` (2, E), or an `Adjacency`, and may go on with what belongs
-                to edges.
+                features and `edge_index` (2, E), or an `Adjacency`; or a dict of such, with the
+                name "edge_index". Of what else there is, tensors with n rows belong to the nodes,
+                as PyG's `batch` does, and others stay; if n = E, they belong to the edges.
+
+        Raises:
+            ValueError: If it is no graph with as many nodes, or if n = E and a vector of integers
+                may belong to nodes or edges.
         """
         move = PointAction(self.group, axis=0)
         if isinstance(x, Tensor):
             return move(g, x)
         if not _is_graph(x):
             raise ValueError("x must be a tuple of features and edges (2, E), or features alone")
-        features, edges, *rest = x
-        return (move(g, features), self._renamed(g, edges), *rest)
+        named = dict(x) if isinstance(x, Mapping) else dict(enumerate(x))
+        edges = next(key for key, value in named.items() if _is_edges(key, value))
+        features = "x" if "x" in named else next(key for key in named if key != edges)
+        E = _numbers(named[edges]).shape[1]
+        for key, value in named.items():
+            if key == edges:
+                named[key] = self._renamed(g, value)
+            elif key == features or self._of_nodes(key, value, E):
+                named[key] = move(g, value)
+        return named if isinstance(x, Mapping) else tuple(named.values())
+
+    def _of_nodes(self, key: Any, x: Any, E: int) -> bool:
+        """Whether something has a row for each node, and not for each edge."""
+        n = self.group.degree
+        if not isinstance(x, Tensor) or x.shape[:1] != (n,):
+            return False
+        if n == E and x.ndim == 1 and not x.is_floating_point():
+            raise ValueError(
+                f"x[{key!r}] must not be {n} integers where there are as many nodes as edges:"
+                " say what they belong to, by an Adjacency with batch= or by action="
+            )
+        return n != E
 
     def _renamed(self, g: int, edges: Any) -> Any:
         n, points = self.group.degree, self.group.permutation(g)
@@ -168,23 +193,36 @@ class GraphAction:
 
 
 def _is_graph(x: Any) -> bool:
-    """Whether an input begins with features and edges."""
-    if not isinstance(x, tuple) or len(x) < 2 or isinstance(x[1], Adjacency):
-        return isinstance(x, tuple) and len(x) > 1
-    edges = x[1]
-    integers = isinstance(edges, Tensor) and not edges.is_floating_point()
-    return integers and edges.ndim == 2 and len(edges) == 2
+    """Whether an input begins with features and edges, or names them."""
+    if isinstance(x, Mapping):
+        return len(x) > 1 and any(_is_edges(key, value) for key, value in x.items())
+    return isinstance(x, tuple) and len(x) > 1 and _is_edges(1, x[1])
+
+
+def _is_edges(key: Any, x: Any) -> bool:
+    """Whether something is the edges of a graph, by its place or name."""
+    if isinstance(x, Adjacency):
+        return True
+    whole_ = isinstance(x, Tensor) and not (
+        x.is_floating_point() or x.is_complex() or x.dtype == torch.bool
+    )
+    return key in (1, "edge_index") and whole_ and x.ndim == 2 and len(x) == 2
+
+
+def _numbers(edges: Any) -> Tensor:
+    return edges.edge_index if isinstance(edges, Adjacency) else edges
 
 
 def default_action(group: Group, x: Any) -> Action:
     """What a group does to an input where nothing is said.
 
-    Features and edges are a graph; a tensor with four axes is images, if the group is cyclic or
+    Features and edges are a graph; tensors with four axes are images, if the group is cyclic or
     dihedral; of anything else the points lie along axis 1.
     """
     if _is_graph(x):
         return GraphAction(group)
-    if isinstance(x, Tensor) and x.ndim == 4 and group.turn(group.identity) is not None:
+    images = any(t.ndim == 4 for _, t in named_tensors(x))
+    if images and group.turn(group.identity) is not None:
         return ImageAction(group)
     return PointAction(group)
 
@@ -205,11 +243,13 @@ def _interpolated(x: Tensor, angle: float) -> Tensor:
     if not x.is_floating_point():
         raise ValueError(f"x must be floating point to be interpolated, got {x.dtype}")
     h, w = x.shape[-2:]
-    down = torch.arange(h, device=x.device, dtype=x.dtype) - (h - 1) / 2
-    right = torch.arange(w, device=x.device, dtype=x.dtype) - (w - 1) / 2
+    fine = torch.promote_types(x.dtype, torch.float32)  # half precision does not know the places
+    down = torch.arange(h, device=x.device, dtype=fine) - (h - 1) / 2
+    right = torch.arange(w, device=x.device, dtype=fine) - (w - 1) / 2
     cos, sin = math.cos(angle), math.sin(angle)
     across = right * cos - down[:, None] * sin  # down is minus up
     along = right * sin + down[:, None] * cos
     places = torch.stack([2 * across / w, 2 * along / h], -1)
-    rows = x.reshape(1, -1, h, w)
-    return F.grid_sample(rows, places[None], align_corners=False).reshape(x.shape)
+    rows = x.reshape(1, -1, h, w).to(fine)
+    found = F.grid_sample(rows, places[None], align_corners=False)
+    return found.reshape(x.shape).to(x.dtype)

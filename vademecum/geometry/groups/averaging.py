@@ -7,6 +7,7 @@ projection: it leaves just the equivariant (invariant) networks as they are. It 
 and is exact up to rounding if the action is. The claim is `group_averaging`.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -52,7 +53,7 @@ class Symmetrized(nn.Module):
         elements = list(self.group)
         if not isinstance(x, Tensor) or not getattr(move, "examples", True):
             return self._mean([self._answers(x, [g], move) for g in elements])
-        each = x.numel() * x.element_size()
+        each = 2 * x.numel() * x.element_size()  # a moved input, alone and within the batch
         room = each * len(elements) if self.memory is None else self.memory
         some = [elements[part] for part in portions(len(elements), each=each, memory=room)]
         return self._mean([self._answers(x, few, move) for few in some])
@@ -62,21 +63,43 @@ class Symmetrized(nn.Module):
         moved = [move(g, x) for g in elements]
         alike = len({t.shape for t in moved if isinstance(t, Tensor)}) == 1
         if len(moved) > 1 and alike:
-            y = self.model(torch.cat(moved)).chunk(len(elements))
+            y = _rows(self.model(torch.cat(moved)), sum(map(len, moved))).chunk(len(elements))
         else:
             calls = [call_arguments(z) for z in moved]
-            y = [self.model(*args, **kwargs) for args, kwargs in calls]
+            y = [_rows(self.model(*args, **kwargs)) for args, kwargs in calls]
         if self.out_action is not None:
             back = [self.group.inverse(g) for g in elements]
             y = [self.out_action(g, each) for g, each in zip(back, y, strict=True)]
-        return reduce(torch.add, y)
+        return _sum(y)
 
     def _mean(self, sums: list[Tensor]) -> Tensor:
-        return reduce(torch.add, sums) / self.group.order
+        return _sum(sums) / self.group.order
 
     def extra_repr(self) -> str:
         """The group."""
         return f"group={self.group}"
+
+
+def _rows(y: Any, n: int | None = None) -> Tensor:
+    """The output of a model, if it is a tensor, and has n rows where that matters."""
+    if not isinstance(y, Tensor):
+        raise ValueError(f"model must give a tensor, got {type(y).__name__}")
+    if n is not None and y.shape[:1] != (n,):
+        raise ValueError(
+            f"model must give one output for each of {n} examples, got shape {tuple(y.shape)}"
+        )
+    return y
+
+
+def _sum(answers: Sequence[Tensor]) -> Tensor:
+    """The sum of tensors of one shape."""
+    shapes = {tuple(y.shape): None for y in answers}
+    if len(shapes) > 1:
+        first, other, *_ = shapes
+        raise ValueError(
+            f"outputs must have one shape for all elements to be averaged, got {first} and {other}"
+        )
+    return reduce(torch.add, answers)
 
 
 def symmetrize(

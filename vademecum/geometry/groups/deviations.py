@@ -11,6 +11,7 @@ error, and the largest error a lower bound. Where the action is interpolated the
 the interpolation, too. The claim is `invariance_equivariance`.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -65,9 +66,9 @@ class EquivarianceError(NamedTuple):
     mean: float
     """The mean over the group of the largest error of each element among the examples."""
     standard_error: float
-    """That of the mean; 0 if all elements were tried."""
+    """That of the mean; 0 if all elements were tried, NaN if a single one was drawn."""
     exact: bool
-    """Whether inputs are moved exactly; if not, errors are also those of an interpolation."""
+    """Whether inputs are moved exactly; if not, errors are also those of moving them."""
     group: Group
     """The group."""
     action: Action
@@ -194,8 +195,9 @@ def _measured(
         raise ValueError("x must hold batches, got an empty DataLoader")
     all_ = torch.cat(columns, 1)
     each = all_.amax(1)
-    sampled = len(elements) > 1 and (samples is not None or group.order > _FEW)
-    spread = float(each.std()) / len(elements) ** 0.5 if sampled else 0.0
+    spread = 0.0
+    if samples is not None or group.order > _FEW:
+        spread = float(each.std()) / len(elements) ** 0.5 if len(elements) > 1 else math.nan
     error, element, witness = worst
     return EquivarianceError(
         error, element, group.name(element), witness, tuple(elements), all_, float(each.mean()),

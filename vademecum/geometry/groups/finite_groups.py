@@ -112,6 +112,8 @@ class Group:
         """
         if not isinstance(table, Tensor) or table.ndim != 2:
             raise ValueError("table must be a square tensor of integers")
+        if len(table) > MOST:
+            raise ValueError(f"table must have at most {MOST} rows, got {len(table)}")
         called = tuple(map(str, range(len(table)) if names is None else names))
         if len(called) != len(table):
             raise ValueError(f"names must be {len(table)}, one for each element, got {len(called)}")
@@ -135,7 +137,7 @@ class Group:
         if len(index) < len(things) or not things:
             raise ValueError("elements must be different from each other, and at least one")
         rows = [[index.get(operation(a, b), -1) for b in things] for a in things]
-        return cls.from_table(torch.tensor(rows), names=map(str, things))
+        return cls.from_table(torch.tensor(rows, device="cpu"), names=map(str, things))
 
     @classmethod
     def from_permutations(cls, generators: Iterable[Tensor]) -> "Group":
@@ -246,7 +248,8 @@ class Group:
         Args:
             d: The dimension.
         """
-        return Representation.by(self, whole("d", d, low=1), lambda _: torch.arange(d), exact=True)
+        points = torch.arange(whole("d", d, low=1), device="cpu")
+        return Representation.by(self, d, lambda _: points, exact=True)
 
     def turn(self, g: int) -> Turn | None:
         """Which turn of the plane an element is; None unless the group is cyclic or dihedral.

@@ -79,15 +79,15 @@ def _orbits(group: Group, rep_in: Representation, rep_out: Representation) -> Te
     count, labels = connected_components(graph, directed=False)
     first = np.unique(labels, return_index=True)[1]
     places = np.argsort(np.argsort(first))[labels]
-    basis = torch.zeros(count, n, dtype=torch.float64)
-    basis[torch.from_numpy(places).long(), torch.arange(n)] = 1
+    basis = torch.zeros(count, n, dtype=torch.float64, device="cpu")
+    basis[torch.from_numpy(places).long(), torch.arange(n, device="cpu")] = 1
     return basis.view(count, rep_out.d, rep_in.d)
 
 
 def _null_space(group: Group, rep_in: Representation, rep_out: Representation) -> Tensor:
     """Maps W, row after row, on which all generators agree."""
-    one, other = (torch.eye(r.d, dtype=torch.float64) for r in (rep_in, rep_out))
-    rows = [torch.zeros(1, rep_in.d * rep_out.d, dtype=torch.float64)]
+    one, other = (torch.eye(r.d, dtype=torch.float64, device="cpu") for r in (rep_in, rep_out))
+    rows = [torch.zeros(1, rep_in.d * rep_out.d, dtype=torch.float64, device="cpu")]
     for g in group.generators:
         a, b = rep_in.matrix(g).double(), rep_out.matrix(g).double()
         rows.append(torch.kron(b, one) - torch.kron(other, a.mT.contiguous()))

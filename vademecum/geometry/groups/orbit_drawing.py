@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from vademecum.geometry.groups.actions import ImageAction
 from vademecum.geometry.groups.deviations import EquivarianceError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _GAP, _WORDS = 0.12, 0.32  # between pictures and below each, as parts of a pict
 
 
 def draw_orbit(result: EquivarianceError, axes: "Axes | None" = None) -> "Figure":
-    """Draw the moved witness, element by element, each with its error there; the worst is framed.
+    """Draw the moved witness, element by element, each with its error there, the worst framed.
 
     Images are shown as such, the first channel in shades of grey unless there are three; signals
     are curves. Of other inputs, errors alone are drawn, from the largest to the smallest.
@@ -38,7 +39,7 @@ def draw_orbit(result: EquivarianceError, axes: "Axes | None" = None) -> "Figure
     from matplotlib.figure import Figure
 
     x = result.witness
-    shown = isinstance(x, Tensor) and x.ndim in (2, 3, 4) and not x.is_complex()
+    shown = isinstance(x, Tensor) and x.ndim in (2, 3, 4) and len(x) == 1 and not x.is_complex()
     columns, rows = _table(result) if shown else (4, 3)
     if axes is None:
         size = (1.4 * columns + 0.2, (1 + _WORDS) * 1.4 * rows + 0.2)
@@ -71,9 +72,14 @@ def _draw_points(result: EquivarianceError, axes: "Axes", columns: int, rows: in
     for i, place in enumerate(_drawn(result)):
         g = result.elements[place]
         left, top = i % columns * (1 + _GAP), i // columns * high
-        _draw_point(result.action(g, result.witness)[0], axes, left, top)
+        point = result.action(g, result.witness)[0]
+        if point.ndim == 2:  # an image without channels, or a signal whose points come first
+            flat = isinstance(result.action, ImageAction)
+            along = getattr(result.action, "axis", 1) - 1
+            point = point[None] if flat else point.movedim(along, 0)
+        _draw_point(point, axes, left, top)
         words = f"{result.group.name(g)[:14]}\n{float(each[place]):.2g}"
-        worst = g == result.element
+        worst = g == result.element and result.error > 0
         axes.text(left + 0.5, top + 1.02, words, ha="center", va="top", fontsize=8,
                   weight="bold" if worst else "normal")  # fmt: skip
         if worst:
@@ -92,7 +98,7 @@ def _draw_point(x: Tensor, axes: "Axes", left: float, top: float) -> None:
         extent = (left, left + 1, top + 1, top)
         axes.imshow(shown.numpy(), cmap="gray", interpolation="nearest", extent=extent)
         return
-    curves = x.reshape(len(x), -1) if x.ndim == 2 else x[:, None]
+    curves = x if x.ndim == 2 else x[:, None]
     low, high = float(curves.min()), float(curves.max())
     heights = top + 0.95 - 0.9 * (curves - low) / (high - low or 1)
     across = [left + 0.05 + 0.9 * i / max(1, len(x) - 1) for i in range(len(x))]

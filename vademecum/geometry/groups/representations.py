@@ -58,6 +58,9 @@ class Representation:
             ])  # fmt: skip
         else:
             images = floats("images", images)
+            if images.is_complex():
+                raise ValueError(f"images must be real, got {images.dtype}")
+        images = images.cpu()  # as the table is
         self._set(group, images.shape[1], images.__getitem__, exact=images.ndim == 2)
         self._insist_on_products(images)
 
@@ -95,7 +98,8 @@ class Representation:
                     "images must be a homomorphism, and that of {0} times that of {1} is not that"
                     " of {0} {1}".format(*names)
                 )
-        if not self.exact and bool((images[group.identity] - torch.eye(self.d)).abs().max() > 1e-6):
+        eye = torch.eye(self.d, device="cpu")
+        if not self.exact and bool((images[group.identity] - eye).abs().max() > 1e-6):
             raise ValueError("images must have the identity matrix for the identity")
 
     def __call__(self, g: int, x: Shaped[Tensor, " *n d"]) -> Shaped[Tensor, " *n d"]:
@@ -109,7 +113,9 @@ class Representation:
             raise ValueError(f"x must be {self.d} wide, got shape {tuple(x.shape)}")
         if self.exact:
             return x.index_select(-1, self.permutation(g).argsort().to(x.device))
-        return x @ self._image(g).to(x.device, x.dtype).mT
+        if not (x.is_floating_point() or x.is_complex()):
+            raise ValueError(f"x must be floating point to be moved by matrices, got {x.dtype}")
+        return x @ self.matrix(g).to(x.device, x.dtype).mT
 
     def permutation(self, g: int) -> Integer[Tensor, " d"]:
         """Where an element takes the coordinates, of a permutation representation.
@@ -144,7 +150,7 @@ class Representation:
             )
         if self.exact:
             all_ = torch.stack([self._image(g) for g in self.group])
-            return (all_ == torch.arange(self.d)).sum(1)
+            return (all_ == torch.arange(self.d, device="cpu")).sum(1)
         return torch.stack([self._image(g).trace() for g in self.group])
 
     def __add__(self, other: "Representation") -> "Representation":

@@ -36,7 +36,7 @@ _GROUPS = {
     "turns and reflections": Group.dihedral(4),
     "eighths of a turn": Group.cyclic(8),
 }
-_SIZE, _CHANNELS = 25, 8
+_SIZE, _CHANNELS = 31, 8  # so large that no letter is cut off when it turns
 
 
 @picture(claims=("geometry.invariance_equivariance", "geometry.group_convolution"))

@@ -91,11 +91,12 @@ class GroupConv2d(nn.Module):
         taps = (*turns, kernel_size, kernel_size)
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *taps))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
-        self.register_buffer("index", _positions(self.group, taps), persistent=False)
+        self.register_buffer("index", torch.empty(self.group.order, math.prod(taps)).long())
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weights anew, by the law of `nn.Conv2d`."""
+        """Draw weights anew, by the law of `nn.Conv2d`, and put each tap at its place."""
+        self.index.copy_(_positions(self.group, tuple(self.weight.shape[2:])))
         limit = 1 / math.sqrt(self.weight[0].numel())
         nn.init.uniform_(self.weight, -limit, limit)
         if self.bias is not None:
@@ -154,7 +155,7 @@ class GroupConv2d(nn.Module):
 
 def _positions(group: Group, taps: tuple[int, ...]) -> Tensor:
     """Which tap of a filter each tap of its copies is, (|H|, taps): it moves as features do."""
-    places = torch.arange(math.prod(taps)).view(taps)
+    places = torch.arange(math.prod(taps), device="cpu").view(taps)
     rows = []
     for h in group:
         moved = places if len(taps) == 2 else places[group.table[group.inverse(h)]]

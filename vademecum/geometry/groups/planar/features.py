@@ -51,7 +51,8 @@ class FeatureAction:
     exact, examples = True, True
 
     def __init__(self, group: Group):
-        if group not in (Group.cyclic(4), Group.dihedral(4)):
+        turn = group.turn(group.identity)
+        if turn is None or turn.n != 4:
             raise ValueError(f"group must be Group.cyclic(4) or Group.dihedral(4), got {group}")
         self.group = group
 
