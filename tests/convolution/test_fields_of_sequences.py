@@ -52,6 +52,61 @@ def test_recurrent_layers_see_the_past():
         assert both.left == 0
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_with_steps_along_the_first_axis(kind):
+    turned = Calls(lambda s, x: s.f(x.transpose(0, 1))[0].transpose(0, 1), f=kind(3, 4))
+    alone = Calls(  # without a batch
+        lambda s, x: s.h(s.f(s.g(x)[0])[0][None]),
+        **{"f": kind(3, 4, batch_first=True), "g": nn.Linear(3, 3), "h": nn.Linear(4, 4)},
+    )
+    for model in (turned, alone):
+        found = receptive_field(model, torch.randn(1, 6, 3), unit=2)
+        assert found.mask.tolist() == [True] * 3 + [False] * 3
+        assert found.left == 0
+
+
+def test_the_last_state_of_a_recurrent_layer_sees_every_step():
+    def forward(self: Any, x: Tensor) -> Tensor:
+        y, state = self.f(x)
+        return self.g(y + state[-1][:, None])
+
+    model = Calls(forward, f=nn.GRU(3, 4, batch_first=True), g=nn.Linear(4, 4))
+    found = receptive_field(model, torch.randn(2, 6, 3), unit=2)
+    assert found.mask.all()
+    assert found.left == 0
+
+
+def test_masks_of_heads_are_true_where_they_hide():
+    hidden = torch.ones(6, 6).triu(1).bool()
+    hidden[:, 1] = True
+
+    def forward(s: Any, x: Tensor) -> Tensor:
+        x, weights = x.transpose(0, 1), (s.f.in_proj_weight, s.f.in_proj_bias, None, None, False)
+        out = (0.0, s.f.out_proj.weight, s.f.out_proj.bias)
+        heads = F.multi_head_attention_forward
+        return heads(x, x, x, 4, 2, *weights, *out, attn_mask=hidden)[0].transpose(0, 1)
+
+    model = Calls(forward, f=nn.MultiheadAttention(4, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlowPathWarning)  # masks have values
+        found = receptive_field(model, torch.randn(1, 6, 4), unit=3)
+    assert found.mask.tolist() == [True, False, True, True, False, False]
+    assert found.left == 0
+
+
+def test_several_queries_share_a_key():
+    def forward(self: Any, x: Tensor) -> Tensor:
+        q, k = x.unflatten(2, (4, 2)).transpose(1, 2), self.k(x).unflatten(2, (2, 2))
+        k = k.transpose(1, 2)
+        y = F.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True)
+        return self.out(y[:, 1])  # one head of four queries and two keys
+
+    model = Calls(forward, k=nn.Linear(8, 4), out=nn.Linear(2, 3))
+    found = receptive_field(model, torch.randn(1, 6, 8), unit=2)
+    assert found.mask.tolist() == [True] * 3 + [False] * 3
+    assert found.left == 0
+
+
 def test_masks_of_attention():
     heads = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
     hidden = nn.Transformer.generate_square_subsequent_mask(6)
