@@ -184,11 +184,11 @@ def test_short_texts_and_repr():
 
 MODEL = NGramModel(torch.tensor([0, 1, 2]), 2)
 MISTAKES = [
-    (lambda: NGramModel([], 2), "lines must hold a token, got none"),
-    (lambda: NGramModel(["a b"], 2), "lines must hold ids, got words"),
+    (lambda: NGramModel([], 2), "texts must hold a token, got none"),
+    (lambda: NGramModel(["a b"], 2), "texts must hold ids, got words"),
     (lambda: NGramModel([[0, 5]], 2, V=5), "ids must be < 5, the vocabulary's size, got 5"),
     (lambda: NGramModel([[0, -5]], 2), "ids must be >= 0, got -5"),
-    (lambda: NGramModel([[0.5]], 2), "lines must hold words or ids, got tokens of the type float"),
+    (lambda: NGramModel([[0.5]], 2), "texts must hold words or ids, got tokens of the type float"),
     (lambda: NGramModel([[0]], 0), "order must be >= 1, got 0"),
     (lambda: NGramModel([[0]], 2, V=0), "V must be >= 1, got 0"),
     (lambda: NGramModel([[0]], 2, smoothing="good"), "smoothing must be one of 'kneser_ney', 'add"),

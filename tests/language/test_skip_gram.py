@@ -13,9 +13,10 @@ from sklearn.exceptions import NotFittedError
 from torch.nn import functional as F
 
 from vademecum.language import SkipGram
-from vademecum.language.word2vec._corpora import Portion, read_corpus
+from vademecum.language._corpora import Portion
 from vademecum.language.word2vec._descent import Descent
 from vademecum.language.word2vec._feeding import Feed
+from vademecum.language.word2vec._passes import read_corpus
 from vademecum.language.word2vec._steps import LOSSES, STEPS, Block, Table
 from vademecum.language.word2vec._windows import band, offsets, piece
 
@@ -197,11 +198,11 @@ MISTAKES = [
     ),
     ({}, [], "texts must have words, got none"),
     ({}, ["", "  "], "texts must have words, got none"),
-    ({}, "no such file", "texts must name a file or be a list of texts, got 'no such file'"),
-    ({}, b"bytes", "texts must be a path, texts or a function, got bytes"),
-    ({}, 3, "texts must be a path, texts or a function, got int"),
-    ({}, [3], "each of texts must be a string or a list of words, got int"),
-    ({}, [[1, 2]], "words of texts must be strings, got 1"),
+    ({}, "no such file", "texts must be texts or the path of a file, got no file 'no such file'"),
+    ({}, b"bytes", "texts must be texts, a path or a function that gives them, got bytes"),
+    ({}, 3, "texts must be texts, a path or a function that gives them, got int"),
+    ({}, [3], "each of texts must be a row of words or ids, got int"),
+    ({}, [[1, 2]], "texts must hold words, got ids"),
     ({"memory": 0}, iter(TEXTS), "texts must be a function that gives an iterator where more than"),
 ]
 
@@ -214,7 +215,7 @@ def test_mistakes(knobs, texts, message, unchecked):
 
 def test_a_file_that_is_not_utf8(tmp_path):
     (tmp_path / "t").write_bytes(b"a b \xff c\n")
-    with pytest.raises(ValueError, match=r"texts must be UTF-8, got byte 0xff in .*t$"):
+    with pytest.raises(ValueError, match=r"texts must be UTF-8, got the byte 0xff in .*t$"):
         SkipGram(min_count=1).fit(tmp_path / "t")
 
 

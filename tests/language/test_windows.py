@@ -30,7 +30,7 @@ LINES = st.lists(st.lists(st.integers(0, 5), max_size=12), min_size=1, max_size=
 @given(LINES, st.integers(1, 8), st.integers(1, 9))
 def test_equals_a_double_loop_in_blocks_of_any_size(lines, window, block):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_corpora, "BLOCK", block)
+        patch.setattr(_corpora, "PORTION", block)
         found = cooccurrence(lines, window=window, vocabulary=6)
         near = cooccurrence(iter(lines), window=window, weighting="harmonic", vocabulary=6)
     assert (found.counts.toarray() == by_hand(lines, window, range(6))).all()
@@ -54,7 +54,7 @@ def test_a_file_gives_what_its_lines_give(tmp_path_factory, texts, block, closed
         return
     found = cooccurrence(texts, window=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_corpora, "BLOCK", block)
+        patch.setattr(_corpora, "PORTION", block)
         read = cooccurrence(path, window=3)
         again = cooccurrence(str(path), window=3)
     assert read.vocabulary == again.vocabulary == found.vocabulary
@@ -71,6 +71,7 @@ def test_all_kinds_of_lines_count_the_same():
         ids, torch.tensor(ids), np.array(ids), np.array(ids, dtype=np.uint8), iter(ids),
         [torch.tensor(line) for line in ids], (np.array(line) for line in ids), tuple(ids),
         letters, [" ".join(line) for line in letters], (tuple(line) for line in letters),
+        np.array([" ".join(line) for line in letters]), lambda: iter(letters),
     ]  # fmt: skip
     wanted = by_hand(ids, 2, range(3))
     for lines in kinds:
@@ -96,6 +97,14 @@ def test_rare_and_unknown_words_keep_their_places():
     assert ids.counts.toarray().tolist() == [[0]]
 
 
+def test_wide_windows():
+    rng = np.random.default_rng(0)
+    lines = [rng.integers(3, size=n).tolist() for n in (80, 1, 41)]
+    for window in (16, 17, 40):
+        found = cooccurrence(lines, window=window, vocabulary=3).counts.toarray()
+        assert (found == by_hand(lines, window, range(3))).all()
+
+
 def test_types_and_repr():
     found = cooccurrence([[0, 1]], window=1)
     assert found.counts.dtype == np.int64
@@ -108,21 +117,35 @@ MISTAKES = [
     (lambda: cooccurrence([[0, 1]], window=0), "window must be >= 1, got 0"),
     (lambda: cooccurrence([[0, 1]], weighting="square"), "weighting must be one of 'flat', 'harm"),
     (lambda: cooccurrence([[0, 1]], min_count=0), "min_count must be >= 1, got 0"),
-    (lambda: cooccurrence([]), "lines must hold a token to count, got none"),
-    (lambda: cooccurrence([[], []]), "lines must hold a token to count, got none"),
-    (lambda: cooccurrence(["", " "]), "lines must hold a token to count, got none"),
-    (lambda: cooccurrence(["a"], vocabulary=["b"]), "lines must hold a token to count, got none"),
-    (lambda: cooccurrence([0, 1]), "lines must hold lines of words or ids, got a line of type int"),
-    (lambda: cooccurrence(3), "lines must be lines or a path, got int"),
+    (lambda: cooccurrence([]), "texts must hold a token to count, got none"),
+    (lambda: cooccurrence([[], []]), "texts must hold a token to count, got none"),
+    (lambda: cooccurrence(["", " "]), "texts must hold a token to count, got none"),
+    (lambda: cooccurrence(["a"], vocabulary=["b"]), "texts must hold a token to count, got none"),
+    (lambda: cooccurrence([0, 1]), "each of texts must be a row of words or ids, got int"),
+    (lambda: cooccurrence(3), "texts must be texts, a path or a function that gives them, got int"),
+    (
+        lambda: cooccurrence(b"a b"),
+        "texts must be texts, a path or a function that gives them, got by",
+    ),
+    (
+        lambda: cooccurrence(torch.tensor(3)),
+        "each of texts must be a row of words or ids, got ndarray",
+    ),
+    (
+        lambda: cooccurrence(list(torch.arange(3))),
+        "each of texts must be a row of words or ids, got n",
+    ),
+    (lambda: cooccurrence([{"a", "b"}]), "each of texts must be a row of words or ids, got set"),
+    (lambda: cooccurrence(torch.ones(3, requires_grad=True)), "got tokens of the type float32"),
     (lambda: cooccurrence("/no/such/file"), "got no file '/no/such/file'"),
     (lambda: cooccurrence([[0, -1]]), "ids must be >= 0, got -1"),
     (lambda: cooccurrence([[0, 3]], vocabulary=3), "ids must be < 3, the vocabulary's size, got 3"),
-    (lambda: cooccurrence([[0.5, 1.0]]), "lines must hold words or ids, got tokens of the type fl"),
+    (lambda: cooccurrence([[0.5, 1.0]]), "texts must hold words or ids, got tokens of the type fl"),
     (lambda: cooccurrence([[True, False]]), "got tokens of the type bool"),
-    (lambda: cooccurrence([[1], ["a"]]), "lines must hold words or ids, got tokens of the type <U"),
+    (lambda: cooccurrence([[1], ["a"]]), "texts must hold words or ids, got tokens of the type <U"),
     (
         lambda: cooccurrence([["a"], [1]]),
-        "lines must hold words only, or ids only, got the token 1",
+        "texts must hold words only, or ids only, got the token 1",
     ),
     (
         lambda: cooccurrence(["a"], vocabulary=["a", "a"]),
@@ -142,5 +165,5 @@ def test_bad_input(unchecked, call, message):
 def test_files_must_be_text(tmp_path):
     path = tmp_path / "bytes"
     path.write_bytes(b"a b \xff c\n")
-    with pytest.raises(ValueError, match="lines must be UTF-8, got the byte 0xff"):
+    with pytest.raises(ValueError, match="texts must be UTF-8, got the byte 0xff"):
         cooccurrence(path)

@@ -9,9 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vademecum.language.word2vec import _corpora
-from vademecum.language.word2vec._corpora import Portion, read_corpus
+from vademecum.language import _corpora
+from vademecum.language._corpora import Portion
 from vademecum.language.word2vec._feeding import Feed
+from vademecum.language.word2vec._passes import read_corpus
 from vademecum.language.word2vec._windows import piece, stretches
 
 
@@ -92,11 +93,12 @@ def test_what_is_read_once_will_do_while_it_fits():
     assert [collected(corpus)[1] for _ in range(2)] == [["a", "c", "b", "a"]] * 2
 
 
+@pytest.mark.parametrize("gap", [" ", "\t"])
 @pytest.mark.parametrize("memory", [None, 0])
-def test_long_lines_are_read_in_runs(memory, tmp_path, monkeypatch):
+def test_long_lines_are_read_in_runs(memory, gap, tmp_path, monkeypatch):
     words = [f"w{i % 37}" for i in range(2000)]
     path = tmp_path / "one_line.txt"
-    path.write_text(" ".join(words) + "\nlast line")
+    path.write_text(gap.join(words) + "\nlast line")
     monkeypatch.setattr(_corpora, "PORTION", 64)
     corpus = read_corpus(path, min_count=1, memory=memory)
     assert collected(corpus) == [words, ["last", "line"]]

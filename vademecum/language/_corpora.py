@@ -1,8 +1,8 @@
-r"""Texts as blocks of numbers: lines of words or ids, from memory, an iterator or a file.
+r"""Texts as portions of numbers: words or ids, from memory, an iterator or the lines of a file.
 
-A corpus is lines $(w_1, \dots, w_T)$; what follows sees blocks of some $2^{19}$ tokens, an integer
-for each token and for each the number of its line, so that texts of any size and lines of any
-length pass through a fixed memory. A line that is longer than a block goes on in the next one.
+Texts are $(w_1, \dots, w_T)$ each; what follows sees portions of some $2^{19}$ tokens, an integer
+for each token and for each the number of its text, so that texts of any number and any length pass
+through a fixed memory. A text that is longer than a portion goes on in the next one.
 
 Words get the numbers 0, 1, ... in the order of their first occurrence, unless a vocabulary says
 otherwise: then words that are not in it get -1, which keeps their place.
@@ -19,19 +19,19 @@ from torch import Tensor
 
 from vademecum.arguments import whole
 
-__all__ = ["Block", "Numbering", "token_blocks"]
+__all__ = ["PORTION", "Numbering", "Portion", "numbered"]
 
-BLOCK = 2**19
-"""Tokens in a block, about: large enough that NumPy's calls cost nothing beside their work."""
+PORTION = 2**19
+"""Tokens in a portion, about: large enough that NumPy's calls cost nothing beside their work."""
 
 
-class Block(NamedTuple):
+class Portion(NamedTuple):
     """Some tokens in a row."""
 
-    tokens: np.ndarray
-    """The number of each token's word."""
-    lines: np.ndarray
-    """The number of each token's line, never decreasing."""
+    ids: np.ndarray
+    """The number of each token."""
+    texts: np.ndarray
+    """The number of the text that each stands in, never decreasing."""
 
 
 class Numbering:
@@ -70,28 +70,28 @@ class Numbering:
         """The words in the order of their numbers; a range for ids."""
         return range(self._size) if self._ids else list(self._numbers)
 
-    def __call__(self, lines: list[Any]) -> np.ndarray:
-        """The numbers of all tokens of some lines, one after the other."""
+    def __call__(self, texts: list[Any]) -> np.ndarray:
+        """The numbers of all tokens of some texts, one after the other."""
         if self._ids is None:
-            first = next((line[0] for line in lines if len(line)), None)
+            first = next((text[0] for text in texts if len(text)), None)
             self._ids = None if first is None else not isinstance(first, str)
         if self._ids:
-            return self._checked(lines)
-        words = chain.from_iterable(lines)
+            return self._checked(texts)
+        words = chain.from_iterable(texts)
         if not self._open:
             return np.fromiter((self._numbers.get(word, -1) for word in words), np.int64)
         old = len(self._numbers)
         numbers = np.fromiter(map(self._numbers.__getitem__, words), np.int64)
         for word in islice(self._numbers, old, None):
             if not isinstance(word, str):
-                raise ValueError(f"lines must hold words only, or ids only, got the token {word!r}")
+                raise ValueError(f"texts must hold words only, or ids only, got the token {word!r}")
         return numbers
 
-    def _checked(self, lines: list[Any]) -> np.ndarray:
-        arrays = [np.asarray(line) for line in lines if len(line)]
+    def _checked(self, texts: list[Any]) -> np.ndarray:
+        arrays = [np.asarray(text) for text in texts if len(text)]
         ids = np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
         if ids.dtype.kind not in "iu" or ids.ndim != 1:
-            raise ValueError(f"lines must hold words or ids, got tokens of the type {ids.dtype}")
+            raise ValueError(f"texts must hold words or ids, got tokens of the type {ids.dtype}")
         if len(ids) and ids.min() < 0:
             raise ValueError(f"ids must be >= 0, got {ids.min()}")
         top = int(ids.max()) + 1 if len(ids) else 0
@@ -102,21 +102,22 @@ class Numbering:
         return ids.astype(np.int64, copy=False)
 
 
-def token_blocks(lines: Any, numbering: Numbering) -> Iterator[Block]:
-    """All tokens of a corpus, in blocks.
+def numbered(texts: Any, numbering: Numbering) -> Iterator[Portion]:
+    """All tokens of texts, in portions.
 
     Args:
-        lines: Lines of words (strings are split at white space) or of ids, from a list or an
-            iterator; one line of ids as a tensor or array; or the path of a text file.
+        texts: Texts of words (strings are split at white space) or of ids, from a list or an
+            iterator; one text of ids as a tensor or array; the path of a file with a text on each
+            line; or a function that gives any of these.
         numbering: What gives each token its number.
     """
     number = 0
-    for batch in _batches(_pieces(lines)):
-        tokens = numbering([piece for piece, _ in batch])
+    for batch in _batches(_pieces(texts)):
+        ids = numbering([piece for piece, _ in batch])
         lengths = np.fromiter((len(piece) for piece, _ in batch), np.int64)
         ends = np.fromiter((end for _, end in batch), np.int64)
         numbers = number + ends.cumsum() - ends
-        yield Block(tokens, numbers.repeat(lengths))
+        yield Portion(ids, numbers.repeat(lengths))
         number += int(ends.sum())
 
 
@@ -125,49 +126,59 @@ def _batches(pieces: Iterable[tuple[Any, bool]]) -> Iterator[list[tuple[Any, boo
     for piece in pieces:
         batch.append(piece)
         size += len(piece[0])
-        if size >= BLOCK:
+        if size >= PORTION:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
 
 
-def _pieces(lines: Any) -> Iterator[tuple[Any, bool]]:
-    """Pieces of lines, each with whether the line ends there."""
-    if isinstance(lines, str | os.PathLike):
-        yield from _read(lines)
+def _pieces(texts: Any) -> Iterator[tuple[Any, bool]]:
+    """Pieces of texts, each with whether the text ends there."""
+    if isinstance(texts, str | os.PathLike):
+        yield from _read(texts)
         return
-    if isinstance(lines, Tensor):
-        lines = lines.cpu().numpy()
-    if isinstance(lines, np.ndarray) and lines.ndim == 1:
-        lines = [lines]
-    if not isinstance(lines, Iterable):
-        raise ValueError(f"lines must be lines or a path, got {type(lines).__name__}")
-    for line in lines:
-        line = line.split() if isinstance(line, str) else line
-        line = line.cpu().numpy() if isinstance(line, Tensor) else line
-        if not hasattr(line, "__len__"):
-            kind = type(line).__name__
-            raise ValueError(f"lines must hold lines of words or ids, got a line of type {kind}")
-        for start in range(0, len(line), BLOCK):
-            yield line[start : start + BLOCK], start + BLOCK >= len(line)
+    if callable(texts) and not isinstance(texts, Tensor):
+        yield from _pieces(texts())
+        return
+    texts = _in_memory(texts)
+    if isinstance(texts, np.ndarray) and texts.ndim < 2 and texts.dtype.kind not in "UO":
+        texts = [texts]
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes):
+        kind = type(texts).__name__
+        raise ValueError(f"texts must be texts, a path or a function that gives them, got {kind}")
+    for text in texts:
+        text = text.split() if isinstance(text, str) else _in_memory(text)
+        if not _is_row(text):
+            kind = type(text).__name__
+            raise ValueError(f"each of texts must be a row of words or ids, got {kind}")
+        for start in range(0, len(text), PORTION):
+            yield text[start : start + PORTION], start + PORTION >= len(text)
+
+
+def _is_row(x: Any) -> bool:
+    return x.ndim == 1 if isinstance(x, np.ndarray) else isinstance(x, list | tuple | range)
+
+
+def _in_memory(x: Any) -> Any:
+    return x.detach().cpu().numpy() if isinstance(x, Tensor) else x
 
 
 def _read(path: str | os.PathLike[str]) -> Iterator[tuple[list[str], bool]]:
-    """The lines of a text file, long ones in pieces that end between words."""
+    """The lines of a file, long ones in pieces that end between words."""
     if not os.path.isfile(path):
-        raise ValueError(f"lines must be lines or the path of a file, got no file {str(path)!r}")
+        raise ValueError(f"texts must be texts or the path of a file, got no file {str(path)!r}")
     rest = ""
     with open(path, encoding="utf-8") as file:
         try:
-            while text := file.readline(4 * BLOCK):
+            while text := file.readline(4 * PORTION):
                 text, ended = rest + text, text.endswith("\n")
                 cut = len(text) if ended else _last_gap(text)
                 rest = text[cut:]
                 yield text[:cut].split(), ended
         except UnicodeDecodeError as error:
             odd = error.object[error.start]
-            raise ValueError(f"lines must be UTF-8, got the byte {odd:#x} in {path}") from error
+            raise ValueError(f"texts must be UTF-8, got the byte {odd:#x} in {path}") from error
     if rest:
         yield rest.split(), True
 

@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from vademecum.language.word2vec._corpora import Portion
+from vademecum.language._corpora import Portion
 from vademecum.language.word2vec._feeding import Feed
 from vademecum.language.word2vec._steps import LOSSES, STEPS, Block, Table
 from vademecum.language.word2vec._windows import piece

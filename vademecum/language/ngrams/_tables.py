@@ -29,13 +29,13 @@ class Table(NamedTuple):
     counts: Int[Tensor, " grams"]
     """How often each n-gram occurs."""
     before: Int[Tensor, " grams"]
-    """How many different tokens stand before each n-gram, the beginning of a line as one."""
+    """How many different tokens stand before each n-gram, the beginning of a text as one."""
 
 
-def tables(tokens: Int[Tensor, " T"], lines: Int[Tensor, " T"], order: int, V: int) -> list[Table]:
-    """The tables of all orders up to the highest; n-grams do not reach across lines."""
+def tables(tokens: Int[Tensor, " T"], texts: Int[Tensor, " T"], order: int, V: int) -> list[Table]:
+    """The tables of all orders up to the highest; n-grams do not reach across texts."""
     places = torch.arange(len(tokens), device=tokens.device)
-    opening = lines.diff(prepend=lines[:1] - 1) != 0
+    opening = texts.diff(prepend=texts[:1] - 1) != 0
     depth = places - torch.where(opening, places, 0).cummax(0).values
     found, grams, contexts = [], torch.zeros_like(tokens), 1
     for k in range(1, order + 2):  # one more, for what stands before the highest

@@ -11,7 +11,7 @@ with $N(h)$ the number of different tokens after $h$, and $h'$ without its first
 highest order an n-gram counts once for each different token before it, so that *Francisco*, however
 frequent, is not expected after anything but *San*. The recursion ends at $P_0 = 1 / V$.
 
-At the beginning of a line there are fewer tokens before, and the order is as high as they allow.
+At the beginning of a text there are fewer tokens before, and the order is as high as they allow.
 Exact up to rounding. The claim is `ngram_model`.
 """
 
@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from vademecum.arguments import choice, number, whole
-from vademecum.language._corpora import Numbering, token_blocks
+from vademecum.language._corpora import Numbering, numbered
 from vademecum.language.ngrams._shares import shares
 from vademecum.language.ngrams._tables import numbers, tables
 from vademecum.randomness import categorical, source
@@ -38,8 +38,8 @@ class NGramModel(nn.Module):
     probabilities of a text (`log_prob`). It has no parameters: its tables are buffers.
 
     Args:
-        lines: Lines of ids to count, from a list or an iterator; or one line as a tensor or array.
-            N-grams do not reach across lines.
+        texts: Texts of ids to count, from a list or an iterator; or one text as a tensor or array.
+            N-grams do not reach across texts.
         order: How many tokens an n-gram has, $n$; one less are looked back at.
         V: How many ids there are; by default one more than the largest.
         smoothing: "kneser_ney", "add_one" (to every count) or "none" (relative frequencies).
@@ -62,7 +62,7 @@ class NGramModel(nn.Module):
 
     def __init__(
         self,
-        lines: Any,
+        texts: Any,
         order: int = 5,
         *,
         V: int | None = None,
@@ -74,7 +74,7 @@ class NGramModel(nn.Module):
         self.smoothing = choice("smoothing", smoothing, ("kneser_ney", "add_one", "none"))
         if discount is not None:
             number("discount", discount, low=0, high=1)
-        tokens, places, self.V = _read(lines, V)
+        tokens, places, self.V = _read(texts, V)
         for k, table in enumerate(tables(tokens, places, order, self.V), 1):
             lower = smoothing == "kneser_ney" and k < order
             counts = table.before if lower else table.counts
@@ -115,10 +115,10 @@ class NGramModel(nn.Module):
         prompt: Int[Tensor, " t"] | None = None,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, " n T"]:
-        """Draw lines of tokens.
+        """Draw texts.
 
         Args:
-            n: How many lines.
+            n: How many texts.
             T: How many tokens each is to have, those of the prompt not counted.
             prompt: What stands before them; by default nothing.
             generator: Where random numbers come from; torch's global generator by default.
@@ -207,15 +207,15 @@ def _at(values: Tensor, places: Tensor, missing: float) -> Tensor:
     return torch.where(places >= 0, values[places.clamp(min=0)], missing)
 
 
-def _read(lines: Any, V: int | None) -> tuple[Tensor, Tensor, int]:
-    """All tokens, the number of each one's line, and how many ids there are."""
+def _read(texts: Any, V: int | None) -> tuple[Tensor, Tensor, int]:
+    """All tokens, the number of each one's text, and how many ids there are."""
     numbering = Numbering(None if V is None else whole("V", V, low=1))
-    blocks = list(token_blocks(lines, numbering))
-    if not sum(len(block.tokens) for block in blocks):
-        raise ValueError("lines must hold a token, got none")
+    portions = list(numbered(texts, numbering))
+    if not sum(len(portion.ids) for portion in portions):
+        raise ValueError("texts must hold a token, got none")
     if not isinstance(numbering.words, range):
-        raise ValueError("lines must hold ids, got words")
-    device = lines.device if isinstance(lines, Tensor) else "cpu"
-    parts = (np.concatenate(part) for part in zip(*blocks, strict=True))
+        raise ValueError("texts must hold ids, got words")
+    device = texts.device if isinstance(texts, Tensor) else "cpu"
+    parts = (np.concatenate(part) for part in zip(*portions, strict=True))
     tokens, places = (torch.from_numpy(part).to(device) for part in parts)
     return tokens, places, len(numbering)

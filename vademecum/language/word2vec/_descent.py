@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from vademecum.language.word2vec._corpora import PORTION, Corpus, Portion
+from vademecum.language._corpora import PORTION, Portion
 from vademecum.language.word2vec._feeding import Feed
+from vademecum.language.word2vec._passes import Corpus
 from vademecum.language.word2vec._steps import LOSSES, STEPS, Table
 from vademecum.language.word2vec._windows import piece, stretches
 from vademecum.models import Replay

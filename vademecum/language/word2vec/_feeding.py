@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.language.word2vec._corpora import Portion
+from vademecum.language._corpora import Portion
 from vademecum.language.word2vec._steps import Block
 from vademecum.language.word2vec._windows import band, offsets
 

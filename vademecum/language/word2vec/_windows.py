@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.language.word2vec._corpora import Portion
+from vademecum.language._corpora import Portion
 
 __all__ = ["band", "offsets", "piece", "stretches", "unfold"]
 

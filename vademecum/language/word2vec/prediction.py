@@ -30,8 +30,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
-from vademecum.language.word2vec._corpora import read_corpus
 from vademecum.language.word2vec._descent import Descent, Options
+from vademecum.language.word2vec._passes import read_corpus
 from vademecum.language.word2vec.vocabularies import Neighbours, WordVectors
 
 __all__ = ["SkipGram"]
