@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vademecum.language.networks._reading import Reading
-from vademecum.language.networks._single_rows import mapped, scores
 
-__all__ = ["CausalBlock", "Head", "Map", "Sizes"]
+__all__ = ["CausalBlock", "Map", "Sizes"]
 
 
 class Sizes(NamedTuple):
@@ -38,18 +37,11 @@ class Map(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        return mapped(x, self.weight, self.bias)
+        return F.linear(x, self.weight.t(), self.bias)
 
     def extra_repr(self) -> str:
         """The sizes of inputs and outputs."""
         return f"{self.weight.shape[0]}, {self.weight.shape[1]}"
-
-
-class Head(nn.Linear):
-    """The products of a token with all rows of a table."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return scores(input, self.weight)
 
 
 class CausalBlock(nn.Module):

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vademecum.arguments import choice, number, row_lengths, whole
 from vademecum.attention import KeyValueCache
-from vademecum.language.networks._gpt_blocks import CausalBlock, Head, Map, Sizes
+from vademecum.language.networks._gpt_blocks import CausalBlock, Map, Sizes
 from vademecum.language.networks._reading import Reading
 from vademecum.language.networks._tokens import insist_on_tokens, looked_up
 
@@ -107,7 +107,7 @@ class GPT(nn.Module):
         sizes = Sizes(d, heads, hidden, dropout, eps)
         blocks = [CausalBlock(sizes) for _ in range(whole("layers", layers, low=1))]
         self.transformer = _Body(V, context, blocks, nn.LayerNorm(d, eps))
-        self.lm_head = Head(d, V, bias=False)
+        self.lm_head = nn.Linear(d, V, bias=False)
         self.lm_head.weight = self.transformer.wte.weight
         self._draw()
 
