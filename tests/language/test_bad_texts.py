@@ -25,6 +25,7 @@ from vademecum.language import (
 
 NET = GPT(V=7, d=8, layers=1, heads=2, context=6)
 CHAIN = nn.Embedding(7, 7)
+NAN = nn.Embedding.from_pretrained(torch.full((7, 7), torch.nan))
 TWO = torch.eye(2)
 
 
@@ -60,11 +61,10 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "no tokens": (lambda: generated(max_new_tokens=0), "max_new_tokens must be >= 1, got 0"),
     "stop": (lambda: generated(stop=9), "stop must be <= 6, got 9"),
     "beam": (lambda: generated(beam=0), "beam must be >= 1, got 0"),
-    "beam that draws": (lambda: generated(beam=2, top_k=3), "beam must be None where tokens are"),
+    "beam that draws": (lambda: generated(beam=2, top_k=3), r"beam must be None with Choice\("),
     "beam and stops": (lambda: generated(beam=2, stop=[1, 2]), "stop must be one token with beam"),
     "no logits": (lambda: generated(net=nn.Identity()), r"model must give logits \(1, 2, V\)"),
-    "NaN": (lambda: generated(net=nn.Embedding.from_pretrained(torch.full((7, 7), torch.nan))),
-            "model must not give NaN, got it for row 0"),
+    "NaN": (lambda: generated(net=NAN), "model must not give NaN, got it for row 0"),
     "stride": (lambda: perplexity(NET, [1, 2], stride=7), "stride must be <= 6, got 7"),
     "context": (lambda: perplexity(NET, [1, 2], context=0), "context must be >= 1, got 0"),
     "nothing to predict": (lambda: perplexity(NET, [[1], [2]]), "x must have a row of 2 tokens"),
@@ -85,6 +85,10 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "answers by number": (lambda: few_shot(NET, [], [([1], [[2]])], [0, 0]), "y must be 1 numbers"),
     "labels": (lambda: probed(y="no"), "y must be labels or numbers, one for each input, got str"),
     "labels of others": (lambda: probed(y=torch.arange(7) % 2), r"must begin with the axes \(7,\)"),
+    "surprise of NaN": (lambda: perplexity(NAN, [1, 2]), "model must not give NaN"),
+    "answers by NaN": (lambda: few_shot(NAN, [], [([1], [[2], [3]])]), "model must not give NaN"),
+    "memory for answers": (lambda: few_shot(CHAIN, [], [([1], [[2]])], memory=0), "memory must be"),
+    "one number": (lambda: probed(y=torch.ones(8)), "y must have 2 values or more"),
     "one class": (lambda: probed(y=torch.ones(8).long()), "y must have 2 classes or more"),
     "NaN labels": (lambda: probed(y=torch.full((8,), torch.nan)), "y must be finite"),
     "NaN inputs": (lambda: probed(x=torch.full((8, 3), torch.nan)), "x must be finite"),

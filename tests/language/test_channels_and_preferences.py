@@ -27,6 +27,15 @@ def test_noisy_channel_with_impossible_targets():
     assert int(flat.best) == 1  # a prior of weight 0 forbids nothing
 
 
+def test_noisy_channel_adds_in_double_precision():
+    channel, prior = torch.tensor([-4096.0, -4096.0]), torch.tensor([-1.0, -2.0])
+    wanted = torch.tensor([-1.0, -2.0]).log_softmax(0)
+    for dtype, atol in ((torch.float16, 1e-3), (torch.float32, 1e-6)):
+        found = noisy_channel(channel.to(dtype), prior.to(dtype))
+        assert found.log_posterior.dtype == dtype
+        torch.testing.assert_close(found.log_posterior.float(), wanted, rtol=0, atol=atol)
+
+
 def test_bradley_terry_is_where_the_likelihood_is_flat():
     wins = torch.randint(1, 30, (7, 7)).double()
     wins.fill_diagonal_(0)
@@ -51,6 +60,14 @@ def test_bradley_terry_of_a_lopsided_cycle_and_of_large_counts():
     p = torch.sigmoid(found.rewards[:, None] - found.rewards)
     expected = (games * p).sum(1)  # as many wins as there were, to tol = 1e-10 of all games
     torch.testing.assert_close(expected, cycle.sum(1).double(), rtol=0, atol=4e-4)
+
+
+def test_bradley_terry_hears_answers_that_are_seldom_compared():
+    wins = torch.tensor([[0, 10**12, 0], [10**12, 0, 1], [0, 2, 0]])
+    found = bradley_terry(wins)
+    gaps = found.rewards.diff().tolist()
+    assert gaps == pytest.approx([0, math.log(2)], abs=1e-8)
+    assert found.rewards.equal(bradley_terry(wins.double()).rewards)
 
 
 def test_bradley_terry_says_when_it_has_not_converged():
@@ -79,3 +96,13 @@ def test_kl_regularized_policy_never_leaves_the_prior_and_survives_large_rewards
     found = kl_regularized_policy(torch.tensor([1000.0, 0.0, 5000.0]), prior, beta=0.1)
     assert found.policy.tolist() == [1, 0, 0]
     assert float(found.value) == pytest.approx(1000 + 0.1 * math.log(0.5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_kl_regularized_policy_at_a_vanishing_price_is_the_best_that_can_be(dtype):
+    prior = torch.tensor([0.25, 0.25, 0.5, 0.0], dtype=dtype)
+    rewards = torch.tensor([3.0, 3.0, 1.0, 4.0], dtype=dtype)
+    found = kl_regularized_policy(rewards, prior, beta=1e-300)
+    assert found.policy.tolist() == [0.5, 0.5, 0, 0]
+    assert float(found.value) == 3
+    assert found.policy.dtype == found.value.dtype == dtype

@@ -10,6 +10,7 @@ from torch import nn
 
 from vademecum.language import GPT, generate, stream_tokens
 from vademecum.language.generation._choices import Choice, restricted
+from vademecum.language.generation._runs import can_be_captured
 
 LENGTHS = (3, 9, 1, 5)
 WAYS: dict[str, dict[str, Any]] = {
@@ -135,6 +136,24 @@ def test_temperature_top_k_and_top_p_by_hand():
     tied = restricted(torch.tensor([[1.0, 1.0, 0.0]]), Choice(1.0, 1, 0.3))
     assert tied.isfinite().tolist() == [[True, True, False]]
     assert restricted(torch.tensor([[1e30, 0.0]]), Choice(1e-30, None, None)).softmax(1)[0, 0] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_temperature_below_all_floats_takes_the_most_probable(dtype):
+    net = chain([0.1, 0.6, 0.3], [0.0, 0.2, 0.8], [0.5, 0.2, 0.3]).to(dtype)
+    found = generate(net, [0], max_new_tokens=6, temperature=1e-300)
+    assert found.tokens.tolist() == [[1, 2, 0, 1, 2, 0]]
+
+
+def test_graphs_are_for_models_that_they_see_all_of():
+    net = model()
+    assert can_be_captured(net)
+    hook = net.transformer.h[0].register_forward_hook(lambda *_: None)
+    assert not can_be_captured(net)
+    hook.remove()
+    assert can_be_captured(net)
+    net.lm_head.scales = [torch.ones(2)]
+    assert not can_be_captured(net)
 
 
 def test_rows_that_outgrow_the_context_see_their_last_tokens():

@@ -89,6 +89,16 @@ def test_blocks_that_pack_their_tokens_are_read_token_by_token():
     assert bool((found.scores > 0.95).all())
 
 
+def test_layers_of_torch_with_padding_give_plain_tensors():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2)
+    x = {"src": torch.randn(40, 5, 8), "src_key_padding_mask": torch.zeros(40, 5).bool()}
+    x["src_key_padding_mask"][::2, 3:] = True
+    found = linear_probe(net, x, x["src"][:, 0, 0], reduce=lambda h: h[:, 0])
+    assert found.names == ("layers.0", "layers.1")
+    assert bool(found.scores.isfinite().all())
+
+
 def test_a_loader_brings_inputs_and_labels():
     net, x = Layers(), torch.randn(120, 4)
     y = (x[:, 0] > 0).long()

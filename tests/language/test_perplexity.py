@@ -117,6 +117,13 @@ def test_half_precision_is_summed_in_double():
     assert found.perplexity == pytest.approx(3, rel=1e-6)
 
 
+def test_a_text_beyond_all_belief_has_an_infinite_perplexity():
+    sure = nn.Embedding.from_pretrained(torch.tensor([[0.0, 2000.0], [0.0, 2000.0]]))
+    assert perplexity(sure, [0, 0, 0])[:2] == (math.inf, 2000)
+    never = nn.Embedding.from_pretrained(torch.tensor([[0.0, 1.0], [0.0, 1.0]]).log())
+    assert perplexity(never, [0, 0, 1])[:2] == (math.inf, math.inf)
+
+
 def test_perplexity_keeps_the_laws_of_instruments():
     def nats(net: nn.Module, x: torch.Tensor) -> float:
         return perplexity(net, x, stride=4).nats

@@ -5,7 +5,8 @@ $$P(t \mid s) = \frac{P(s \mid t)\, P(t)}{\sum_{t'} P(s \mid t')\, P(t')} :$$
 a model of the channel (what a speaker utters, how a translator renders) and one of the language,
 each learned from data of its own. Recognisers weigh the language by a power $\lambda$,
 $P(s \mid t)\, P(t)^\lambda$, since their channels are too sure of themselves; $\lambda = 1$ is the
-rule of Bayes. Computed in logarithms: sentences have probabilities that no float can hold.
+rule of Bayes. Computed in logarithms, since sentences have probabilities that no float can hold,
+and in double precision, since those logarithms are large.
 
 Exact up to rounding. The claims are `noisy_channel` and `monolingual_prior`.
 """
@@ -76,10 +77,11 @@ def noisy_channel(
         if not bool((x < torch.inf).all()):
             raise ValueError(f"{name} must hold logarithms of probabilities, got NaN or infinity")
     broadcasting("log_channel and log_prior", {name: x.shape for name, x in logs.items()})
-    weighted = weight * log_prior if weight else torch.zeros_like(log_prior)
-    joint = log_channel + weighted.to(log_channel.device)
+    prior = log_prior.to(log_channel.device, torch.float64)
+    joint = log_channel.double() + (weight * prior if weight else torch.zeros_like(prior))
     total = joint.logsumexp(-1, keepdim=True)
     if not bool((total > -torch.inf).all()):
         place = tuple(int(i) for i in (total[..., 0] == -torch.inf).nonzero()[0])
         raise ValueError(f"some target must be able to give each source, got none for {place}")
-    return NoisyChannel(joint.argmax(-1), joint - total)
+    dtype = torch.promote_types(log_channel.dtype, log_prior.dtype)
+    return NoisyChannel(joint.argmax(-1), (joint - total).to(dtype))

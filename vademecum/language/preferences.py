@@ -23,7 +23,7 @@ Rewards by Newton's method, to a tolerance; the policy is exact up to rounding. 
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -48,7 +48,7 @@ class BradleyTerry(NamedTuple):
     log_likelihood: float
     """The log-likelihood of the comparisons."""
     gradient: float
-    """The largest entry of its gradient, for one comparison on average."""
+    """The largest entry of its gradient, for one comparison of that answer on average."""
     n_iter: int
     """How many steps were made."""
     converged: bool
@@ -58,7 +58,7 @@ class BradleyTerry(NamedTuple):
 
 
 def bradley_terry(
-    wins: Float[Tensor, " k k"], *, max_iter: int = 100, tol: float = 1e-10
+    wins: Real[Tensor, " k k"], *, max_iter: int = 100, tol: float = 1e-10
 ) -> BradleyTerry:
     r"""The rewards under which comparisons are most probable.
 
@@ -66,7 +66,8 @@ def bradley_terry(
         wins: How often a was preferred to b, at row a and column b: counts, or any weights, with
             zeros on the diagonal.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
-        tol: The largest entry of the gradient that is good enough, for one comparison on average.
+        tol: The largest entry of the gradient that is good enough, for one comparison of that
+            answer on average.
 
     Raises:
         ValueError: If counts are negative, or no chain of preferences leads from some answer to
@@ -81,13 +82,12 @@ def bradley_terry(
         >>> found.rewards  # odds of 3 to 1: they differ by log 3
         tensor([ 0.5493, -0.5493], dtype=torch.float64)
     """
-    _check(wins)
+    W = _counts(wins)
     number("tol", tol, above=0)
-    W = wins.detach().to(torch.float64)
-    games, total = W + W.T, W.sum()
-    r, n_iter = W.new_zeros(len(W)), 0
+    games = W + W.T
+    r, n_iter, each = W.new_zeros(len(W)), 0, games.sum(1)
     gradient = _gradient(W, games, r)
-    while (largest := float(gradient.abs().max() / total)) > tol and n_iter < max_iter:
+    while (largest := float((gradient.abs() / each).max())) > tol and n_iter < max_iter:
         p = torch.sigmoid(r[:, None] - r)
         curvature = games * p * (1 - p)
         laplacian = curvature.sum(1).diag() - curvature
@@ -148,12 +148,16 @@ def kl_regularized_policy(
     if rewards.shape != prior.shape:
         shapes = f"{tuple(rewards.shape)} and {tuple(prior.shape)}"
         raise ValueError(f"rewards and prior must have the same shape, got {shapes}")
-    tilted = prior.log() + rewards / beta
-    return KLRegularizedPolicy(tilted.softmax(-1), beta * tilted.logsumexp(-1))
+    dtype, r, p = torch.promote_types(rewards.dtype, prior.dtype), rewards.double(), prior.double()
+    top = r.masked_fill(p == 0, -torch.inf).amax(-1, keepdim=True)  # so that nothing overflows
+    tilted = p.log() + torch.where(p > 0, (r - top) / beta, 0.0)
+    value = top[..., 0] + beta * tilted.logsumexp(-1)
+    return KLRegularizedPolicy(tilted.softmax(-1).to(dtype), value.to(dtype))
 
 
-def _check(wins: Tensor) -> None:
-    square("wins", wins)
+def _counts(wins: Tensor) -> Tensor:
+    whole = isinstance(wins, Tensor) and not wins.is_floating_point() and not wins.is_complex()
+    wins = square("wins", wins.double() if whole else wins).detach()
     if wins.ndim != 2 or len(wins) < 2:
         raise ValueError(f"wins must be a matrix of 2 answers or more, got {tuple(wins.shape)}")
     if bool((wins < 0).any()) or bool(wins.diagonal().any()):
@@ -166,6 +170,7 @@ def _check(wins: Tensor) -> None:
             "wins must lead from every answer to every other, or no finite rewards are best;"
             f" these do not: {', '.join(map(str, groups))}"
         )
+    return wins.double()
 
 
 def _likelihood(W: Tensor, r: Tensor) -> Tensor:

@@ -97,7 +97,7 @@ def linear_probe(
 
     Raises:
         ValueError: If no module has that name or is called, an output is no tensor with the axes of
-            y, or labels have one class.
+            y, or labels have one class or numbers one value, held out or not.
 
     References:
         Alain and Bengio, Understanding intermediate layers using linear classifier probes, 2016.
@@ -120,8 +120,9 @@ def linear_probe(
         test = _split(held_out, len(labels), generator)
         control = _control(inputs, labels, generator)
     classes = not labels.is_floating_point()
-    if classes and min(len(labels[part].unique()) for part in (test, ~test)) < 2:
-        raise ValueError("y must have 2 classes or more, held out and not, got one")
+    if min(len(labels[part].unique()) for part in (test, ~test)) < 2:
+        what = "classes" if classes else "values"
+        raise ValueError(f"y must have 2 {what} or more, held out and not, got one")
     scores = [
         [_score(h, target, test, weight_decay) for target in (labels, control)]
         for h in features.values()
@@ -270,6 +271,8 @@ def _score(h: Tensor, y: Tensor, test: Tensor, weight_decay: float) -> float:
         fit = RidgeRegression(alphas=weight_decay * len(x)).fit(x, own.to(x.dtype))
         wanted = wanted.to(x.dtype)
         spread = (wanted - wanted.mean()).square().sum()
+        if not bool(spread):  # a control task may have drawn one number alone
+            return 0.0
         return float(1 - (fit.predict(fresh) - wanted).square().sum() / spread)
     if len(own.unique()) == 1:  # a control task may have drawn one class alone
         return float((wanted == own[0]).double().mean())

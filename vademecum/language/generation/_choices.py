@@ -3,7 +3,7 @@ r"""The law of the next token, and the token that is taken.
 Logits $z$ at temperature $\tau$ give $p \propto e^{z / \tau}$. Of these the $k$ largest may be kept
 alone (`top_k`), and then the fewest most probable tokens whose probabilities add up to $p$ or more
 (`top_p`); equals of the last that is kept are kept, too. Temperature 0 is the limit: the largest
-logit, the first of several.
+logit, the first of several, as with `top_k` = 1.
 
 A token is drawn by one number $u$, uniform between 0 and 1: the first at which the distribution
 function exceeds it. So what is drawn depends on the row's own logits and its own number alone.
@@ -53,7 +53,7 @@ def restricted(logits: Tensor, choice: Choice) -> Tensor:
     z = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if choice.temperature != 1:
         z = z - z.amax(1, keepdim=True)  # so that nothing overflows
-        z = z / choice.temperature
+        z = z / max(choice.temperature, torch.finfo(z.dtype).tiny)  # less would be 0 there
     if choice.top_k is not None and choice.top_k < z.shape[1]:
         last = z.topk(choice.top_k, dim=1).values[:, -1:]
         z = z.masked_fill(z < last, -torch.inf)

@@ -2,7 +2,9 @@
 
 On a CUDA device a model with a cache has its step captured as a graph. The latest graph of a model
 is kept with its memory, as long as the model lives and its tensors stay where they are, and serves
-every later call with as many rows that fits into it.
+every later call with as many rows that fits into it. A model with hooks, or with tensors that are
+neither parameters nor buffers, is run step by step: a graph would pass by the former, and read the
+latter where they were.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +22,10 @@ from vademecum.language.generation._readers import (
     offers_cache,
 )
 from vademecum.language.generation._tapes import Tape
-from vademecum.models import Replay
+from vademecum.models import Replay, named_tensors
+from vademecum.models.modes import INTERNAL
 
-__all__ = ["Plan", "Run", "reader_for"]
+__all__ = ["Plan", "Run", "can_be_captured", "reader_for"]
 
 _ROUND = 256  # slots: lengths up to a multiple share a graph
 _GRAPHED = 8  # tokens: for fewer a graph is not worth its capture
@@ -87,6 +90,7 @@ class Run:
         plan = self._plan
         graphed = plan.device.type == "cuda" and plan.max_new_tokens >= _GRAPHED
         graphed = graphed and plan.cache and offers_cache(plan.model) and not plan.slides
+        graphed = graphed and can_be_captured(plan.model)
         key = _key(plan) if graphed else ()
         session = _kept.pop(plan.model, None) if graphed else None
         if session is not None and session.key == key:
@@ -104,6 +108,17 @@ class Run:
         if self._session is not None and self._session.key:
             self._session.reader.model = None
             _kept[self._plan.model] = self._session
+
+
+def can_be_captured(model: nn.Module) -> bool:
+    """Whether all that a model does and reads is seen by a graph of its step."""
+    for module in model.modules():
+        if module._forward_hooks or module._forward_pre_hooks:
+            return False
+        own = [value for key, value in vars(module).items() if key not in INTERNAL]
+        if any(True for _ in named_tensors(own)):
+            return False
+    return True
 
 
 def reader_for(plan: Plan) -> Reader:

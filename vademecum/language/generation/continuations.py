@@ -220,7 +220,7 @@ def _planned(
     if beam is not None:
         whole("beam", beam, low=1)
         if choice != Choice(1.0, None, None):
-            raise ValueError(f"beam must be None where tokens are drawn by {choice}")
+            raise ValueError(f"beam must be None with {choice}: it draws nothing")
         if len(ends) > 1:
             raise ValueError(f"stop must be one token with beam, got {ends}")
     longest = max(len(row) for row in rows)

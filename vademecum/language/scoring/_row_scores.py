@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from vademecum.arguments import whole
 from vademecum.language._token_rows import logits_of, padded
 
 __all__ = ["ScoredRow", "row_log_probs"]
@@ -40,7 +41,12 @@ def row_log_probs(
         rows: The rows.
         device: Where the model is.
         memory: Bytes for logits at most.
+
+    Raises:
+        ValueError: If the model gives NaN.
     """
+    if memory is not None:
+        whole("memory", memory, low=1)
     found = torch.zeros(len(rows), dtype=torch.float64)
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i].tokens))
     size, start = 1, 0  # one row at first, which tells how wide logits are
@@ -50,6 +56,8 @@ def row_log_probs(
         found[some] = scores
         start += len(some)
         size = max(1, (_ROOM if memory is None else memory) // (_COPIES * each))
+    if bool(found.isnan().any()):
+        raise ValueError("model must not give NaN, got it for the probability of a token")
     return found
 
 

@@ -10,8 +10,8 @@ the tokeniser. The uniform model on $V$ tokens has perplexity $V$.
 A text longer than the context $C$ is read in windows, each of which begins `stride` tokens after
 the one before and predicts what that did not: every token is predicted exactly once, and the mean
 is over tokens, not over windows. With `stride` = C a token is predicted from 1 to C tokens before
-it; with a smaller one from C - stride + 1 at least, for more passes. Each is an upper bound of what
-the model would give with all of the past, on average.
+it; with a smaller one from C - stride + 1 at least after the first window, for more passes. A model
+that makes good use of the past is the less surprised the more it sees of it.
 
 Exact up to rounding, whatever goes together in a pass. The claims are `perplexity`,
 `perplexity_minimum` and `cross_entropy_estimate`.
@@ -87,7 +87,7 @@ def perplexity(
             are those of logits: what else a pass of one row takes is the model's business.
 
     Raises:
-        ValueError: If tokens are out of range, or no token can be predicted.
+        ValueError: If tokens are out of range, no token can be predicted, or the model gives NaN.
 
     Example:
         >>> chain = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).log()  # the next by the last
@@ -99,7 +99,8 @@ def perplexity(
     if not count:
         raise ValueError("x must have a row of 2 tokens or more, or a start")
     nats = -total / count
-    return Perplexity(math.exp(nats), nats, nats / math.log(2), count)
+    value = torch.tensor(nats, dtype=torch.float64).exp().item()  # infinite beyond 709 nats
+    return Perplexity(value, nats, nats / math.log(2), count)
 
 
 def bits_per_byte(
@@ -128,7 +129,7 @@ def bits_per_byte(
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Raises:
-        ValueError: If tokens are out of range or `n_bytes` is below 1.
+        ValueError: If tokens are out of range, `n_bytes` is below 1, or the model gives NaN.
 
     Example:
         >>> model = nn.Embedding.from_pretrained(torch.zeros(4, 4))  # two bits a token
@@ -159,8 +160,6 @@ def _coded(
     V = vocabulary_of(model)
     if start is not None:
         start = whole("start", start, low=0, high=None if V is None else V - 1)
-    if memory is not None:
-        whole("memory", memory, low=1)
     total, count, firsts = 0.0, 0, 0
     with evaluation(model, fused=True), torch.inference_mode(), closing(batches(x)) as each:
         for tokens, _ in each:

@@ -83,7 +83,7 @@ def few_shot(
 
     Raises:
         ValueError: If a query has no options or an option no tokens, tokens are out of range, words
-            come without `encode`, or examples and query exceed the context.
+            come without `encode`, examples and query exceed the context, or the model gives NaN.
 
     References:
         Brown et al., Language models are few-shot learners, NeurIPS, 2020.
