@@ -30,11 +30,12 @@ from bench.outside.measures import MEASURES
 from bench.outside.oracles import Oracle
 from bench.outside.pieces import PIECES
 from bench.outside.state import can_be_saved, differences, own_output, state_of
+from bench.outside.symmetries import SYMMETRIES
 from vademecum.models import SlowPathWarning
 
 __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
-INSTRUMENTS = {**DERIVATIVES, **CURVATURE, **MEASURES, **PIECES}
+INSTRUMENTS = {**DERIVATIVES, **CURVATURE, **MEASURES, **PIECES, **SYMMETRIES}
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"
 """The column for what a model does when all instruments have asked it."""

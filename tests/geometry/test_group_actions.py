@@ -140,7 +140,7 @@ def test_draw_orbit_knows_where_points_lie():
     found = invariance_error(nn.Flatten(), signals, group=group, action=PointAction(group, axis=2))
     curves = [line for line in draw_orbit(found).axes[0].lines if line.get_marker() == "."]
     assert len(curves) == 6 * 2
-    assert len(curves[0].get_xdata()) == 6
+    assert curves[0].get_xydata().shape == (6, 2)
     flat = invariance_error(nn.Flatten(), torch.rand(2, 5, 5), group=Group.cyclic(4),
                             action=ImageAction(Group.cyclic(4)))  # fmt: skip
     assert len(draw_orbit(flat).axes[0].images) == 4
