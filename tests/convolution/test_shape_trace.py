@@ -25,6 +25,7 @@ class Calls(nn.Module):
         return self.function(self, *args)
 
 
+EFFICIENT = torch.ops.aten._scaled_dot_product_efficient_attention  # what GPUs run
 SHARED = nn.Linear(10, 10)
 COUNTS = {  # module, shape, multiply-adds, by hand
     "linear": (nn.Linear(3, 2), (7, 3), 7 * 3 * 2),
@@ -36,10 +37,26 @@ COUNTS = {  # module, shape, multiply-adds, by hand
     "transposed": (nn.ConvTranspose2d(4, 6, 3, stride=2), (4, 5, 7), 4 * 35 * 6 * 9),
     "transposed groups": (nn.ConvTranspose1d(4, 6, 3, groups=2), (4, 5), 4 * 5 * 3 * 3),
     "attention": (Calls(lambda _, q: F.scaled_dot_product_attention(q, q, q)), (2, 5, 8), 800),
+    "fewer queries": (
+        Calls(lambda _, x: F.scaled_dot_product_attention(x[:, :, :5], x, x)),
+        *((2, 7, 8), 2 * 5 * 7 * (8 + 8)),
+    ),
+    "narrow values": (
+        Calls(lambda _, x: EFFICIENT(x[:, :, :5], x, x[..., :3], None, False)[0]),
+        *((2, 7, 8), 2 * 5 * 7 * (8 + 3)),
+    ),
     "einsum": (Calls(lambda _, a: torch.einsum("bij,bkj->bik", a, a)), (3, 4), 3 * 3 * 4),
     "matmul": (Calls(lambda _, a: a @ a.mT), (2, 3, 4), 2 * 3 * 3 * 4),
     "vectors": (Calls(lambda _, a: torch.dot(a[0], a[0])), (6,), 6),
+    "sum of products": (
+        Calls(lambda _, a: torch.addbmm(a.new_zeros(3, 5), a[0], a.new_zeros(2, 4, 5))),
+        *((2, 3, 4), 2 * 3 * 4 * 5),
+    ),
     "bilinear": (Calls(lambda s, a: s.f(a, a), f=nn.Bilinear(3, 3, 2)), (3,), 2 * (9 + 3)),
+    "bilinear, uneven": (
+        Calls(lambda s, a: s.f(a[:, :3], a), f=nn.Bilinear(3, 5, 2)),
+        *((5,), 2 * (3 * 5 + 5)),
+    ),
     "heads": (nn.TransformerEncoderLayer(8, 2, 16), (5, 8), 5 * 8 * 8 * 4 + 5 * 8 * 16 * 2 + 80),
     "lstm": (nn.LSTM(3, 5, batch_first=True), (7, 3), 7 * 4 * 5 * (3 + 5)),
     "gru": (nn.GRU(3, 5, batch_first=True, bidirectional=True), (7, 3), 2 * 7 * 3 * 5 * 8),
