@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.attention.test_attention_maps import INSTRUMENTS, N, T, close, x_of
+from tests.attention.test_attention_maps import INSTRUMENTS, D, H, N, T, close, x_of
 from vademecum.attention import attention, attention_entropy, attention_maps, attention_rank
 
 
@@ -73,6 +73,23 @@ def test_attention_maps_of_queries_that_are_broadcast(heads, masked):
     close(
         attention_maps(code, k).weights[0], attention(q.expand(N, 2, 4, 6), k, k, mask=mask).weights
     )
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_attention_maps_of_torchs_function_whose_masks_hide(more):
+    layer = nn.MultiheadAttention(D, H, add_bias_kv=more, add_zero_attn=more)
+    padding = torch.arange(T) >= torch.tensor([[5], [3], [1]])
+    masks = {"attn_mask": torch.ones(T, T).triu(1).bool(), "key_padding_mask": padding}
+    weights = (layer.in_proj_weight, layer.in_proj_bias, layer.bias_k, layer.bias_v, more, 0.0)
+    last = (layer.out_proj.weight, layer.out_proj.bias)
+
+    def run(x):  # the layer itself makes numbers of such masks
+        x = x.transpose(0, 1)
+        function, how = F.multi_head_attention_forward, {**masks, "average_attn_weights": False}
+        return function(x, x, x, D, H, *weights, *last, **how)
+
+    x = x_of()
+    close(attention_maps(Code(run), x).weights[0], run(x)[1].detach())
 
 
 @pytest.mark.parametrize("size", [T, 140])
