@@ -21,6 +21,7 @@ from vademecum.geometry import (
     GINConv,
     batch_graphs,
 )
+from vademecum.geometry.graphs import quiet_sparse
 
 __all__ = ["rows"]
 
@@ -106,7 +107,10 @@ def _graph(nodes: int, edges: int, device: torch.device) -> Tensor:
 def _csr(edge_index: Tensor, nodes: int) -> Tensor:
     """What PyG takes instead of an edge list: the transposed matrix in compressed rows."""
     ones = torch.ones(edge_index.shape[1], device=edge_index.device)
-    return torch.sparse_coo_tensor(edge_index.flip(0), ones, (nodes, nodes)).to_sparse_csr()
+    size = (nodes, nodes)
+    with quiet_sparse():
+        matrix = torch.sparse_coo_tensor(edge_index.flip(0), ones, size, check_invariants=False)
+        return matrix.to_sparse_csr()
 
 
 def _step(layer: nn.Module, x: Tensor, edges: Any) -> dict[str, Tensor]:

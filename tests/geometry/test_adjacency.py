@@ -4,9 +4,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
-from vademecum.geometry import Adjacency, batch_graphs, gcn_norm
+from vademecum.geometry import (
+    GAT,
+    GCN,
+    GIN,
+    Adjacency,
+    ChebConv,
+    ChebNet,
+    batch_graphs,
+    gcn_norm,
+)
 from vademecum.geometry.graphs import largest_eigenvalues
 
 
@@ -107,6 +116,18 @@ def test_what_is_kept_does_not_outlive_gradients():
     x = torch.randn(2, 3)
     for _ in range(2):  # a graph kept from the first pass would fail in the second
         (gcn_norm(graph) @ x).sum().backward()
+    with torch.no_grad():
+        before = graph @ x
+    for _ in range(2):
+        (found,) = torch.autograd.grad((graph @ x).sum(), w)
+        assert torch.allclose(found, x.sum(1))
+    with torch.no_grad():
+        w.mul_(2)  # as an optimiser does
+    assert torch.allclose(graph @ x, 2 * before)
+    assert graph.values is not None
+    other = graph.reweighted(graph.values).weight
+    assert other is not None
+    assert torch.allclose(torch.autograd.grad(other.sum(), w)[0], torch.ones(2))
     plain = Adjacency(edges, 2)
     assert gcn_norm(plain) is gcn_norm(plain)
     assert plain.edges is plain.edges
@@ -117,7 +138,43 @@ def test_integers_of_any_kind(kind):
     edges = torch.tensor([[0, 1, 2], [1, 2, 0]])
     x = torch.randn(3, 4)
     assert (Adjacency(edges.to(kind), 3) @ x).equal(Adjacency(edges, 3) @ x)
-    assert Adjacency(edges.to(kind), 3).with_self_loops().num_edges == 6
+    looped = Adjacency(edges.to(kind), 300, batch=torch.zeros(300, dtype=kind)).with_self_loops()
+    assert looped.edge_index[0, 3:].equal(torch.arange(300).to(looped.edge_index.dtype))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_is_kept_in_inference_mode_serves_training(weighted):
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    weight = torch.ones(4) if weighted else None
+    nets = [GCN(3, 4, 2), ChebNet(3, 4, 2), GIN(3, 4, 2)]
+    nets += [] if weighted else [GAT(3, 4, 2), GAT(3, 4, 2, v2=True)]
+    x = torch.randn(3, 3, requires_grad=True)
+    for net in nets:
+        graph = Adjacency(edges, 3, weight=weight)
+        with torch.inference_mode():
+            before = net(x, graph)
+        y = net(x, graph)
+        (g,) = torch.autograd.grad(y.sum(), x)
+        assert y.equal(before)
+        assert g.any()
+
+
+@pytest.mark.parametrize("layer", ["gcn", "cheb"])
+def test_degrees_beyond_half_precision(layer):
+    n = 70_001  # a star, whose centre has a degree that float16 does not hold
+    leaf, centre = torch.arange(1, n), torch.zeros(n - 1, dtype=torch.long)
+    edges = torch.stack([torch.cat([leaf, centre]), torch.cat([centre, leaf])])
+    x = torch.zeros(n, 1)
+    x[0] = 1.0
+    if layer == "gcn":
+        half, full = (gcn_norm(edges, n, dtype=t) @ x.to(t) for t in (torch.half, torch.float))
+    else:
+        net = ChebConv(1, 1, 2)
+        for p in net.lins.parameters():
+            nn.init.ones_(p)
+        full, half = net(x, edges), net.half()(x.half(), edges)
+    assert torch.allclose(half[1:].float(), full[1:], rtol=2e-3)
+    assert full[1:].all()
 
 
 def test_half_precision():

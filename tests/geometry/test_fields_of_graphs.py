@@ -66,6 +66,7 @@ class Product(nn.Module):
         return torch.sparse.mm(A, x)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant")  # torch 2.11 says so whatever is passed
 @pytest.mark.parametrize("kind", ["constant", "weighted"])
 def test_sparse_products(kind):
     graph, edges = tree()

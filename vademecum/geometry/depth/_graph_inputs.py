@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vademecum.geometry.graphs import Adjacency, adjacency_of
+from vademecum.geometry.graphs import Adjacency, adjacency_of, quiet_sparse
 from vademecum.models import map_tensors, named_leaves, refuse_nan
 
 __all__ = ["GraphInput", "holds_graph", "read_input"]
@@ -128,6 +128,7 @@ def _edges(edges: Any, n: int, weight: Tensor | None) -> Adjacency:
     if hasattr(edges, "sparse_sizes"):  # of torch_sparse, with targets as rows
         edges = edges.to_torch_sparse_coo_tensor()
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
-        entries = edges.to_sparse_coo().coalesce()
+        with quiet_sparse():
+            entries = edges.to_sparse_coo().coalesce()
         edges, weight = entries.indices().flip(0), entries.values()
     return adjacency_of(edges, n, weight=weight)

@@ -36,7 +36,8 @@ class ChebConv(nn.Module):
 
     Its parameters have PyG's names and initial law, so that state dicts fit both ways. On graphs
     with neither self-loops nor isolated nodes outputs are PyG's, too; there, self-loops are dropped
-    and an isolated node has 1 on the Laplacian's diagonal.
+    and an isolated node has 1 on the Laplacian's diagonal. With `"rw"` PyG weighs an edge by the
+    degree of its source and passes on $A D^{-1}$; here it is $D^{-1} A$, by that of the target.
 
     Args:
         in_channels: How wide features are.
@@ -143,20 +144,21 @@ def _scaled(
 ) -> _Scaled:
     if normalization != "rw" and not directed:
         insist_on_symmetry(graph)
-    degrees = graph.in_degrees(dtype)
+    fine = torch.promote_types(dtype, torch.float32)  # float16 holds no degree above 65504
+    degrees = graph.in_degrees(fine)
     roots = inverse_roots(degrees)  # also refuses negative degrees
     ones = torch.ones_like(degrees)
     left, right, diagonal = {
-        "sym": (roots, roots, (degrees > 0).to(dtype)),
-        "rw": (roots * roots, ones, (degrees > 0).to(dtype)),
+        "sym": (roots, roots, (degrees > 0).to(fine)),
+        "rw": (roots * roots, ones, (degrees > 0).to(fine)),
         None: (ones, ones, degrees),
     }[normalization]
     edges = graph.edges
     values = left.index_select(0, edges.targets) * right.index_select(0, edges.sources)
-    values = values if graph.values is None else values * graph.values.to(dtype)
+    values = values if graph.values is None else values * graph.values.to(fine)
     twice = 2 / _eigenvalues(graph, diagonal, values, normalization, lambda_max)
-    diagonal = twice * diagonal - 1
-    rest = graph.reweighted(-twice.index_select(0, edges.targets) * values)
+    diagonal = (twice * diagonal - 1).to(dtype)
+    rest = graph.reweighted((-twice.index_select(0, edges.targets) * values).to(dtype))
     plain = not diagonal.requires_grad and not bool(diagonal.any())
     return _Scaled(None if plain else diagonal[:, None], rest)
 

@@ -17,6 +17,7 @@ from vademecum.geometry.graphs._edge_rows import (
 from vademecum.geometry.graphs._graph_totals import over_graphs
 from vademecum.geometry.graphs._largest_eigenvalues import largest_eigenvalues
 from vademecum.geometry.graphs._products import neighbour_sums
+from vademecum.geometry.graphs._quiet_sparse import quiet_sparse
 from vademecum.geometry.graphs._sorted_edges import SortedEdges
 from vademecum.geometry.graphs.adjacencies import Adjacency, adjacency_of
 from vademecum.geometry.graphs.batching import GraphBatch, batch_graphs
@@ -28,5 +29,6 @@ __all__ = [
     # for the room's own use
     "SortedEdges", "adjacency_of", "at_edges", "edge_maxima", "edge_softmax", "edge_totals",
     "insist_on_symmetry", "inverse_roots", "largest_eigenvalues", "neighbour_sums", "over_graphs",
-    "check_features", "row_maxima", "row_totals", "rows_at", "sources_of_part", "targets_of_part",
+    "check_features", "quiet_sparse", "row_maxima", "row_totals", "rows_at",
+    "sources_of_part", "targets_of_part",
 ]  # fmt: skip

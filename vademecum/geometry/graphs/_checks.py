@@ -11,7 +11,7 @@ __all__ = ["check_batch", "check_edges", "check_features", "check_weight"]
 
 
 def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
-    """Pairs of node numbers, (2, E), all in range."""
+    """Pairs of node numbers, (2, E), all in range, in integers that hold any node."""
     if not isinstance(edge_index, Tensor):
         raise ValueError(f"edge_index must be a tensor, got {type(edge_index).__name__}")
     if edge_index.ndim != 2 or len(edge_index) != 2:
@@ -25,7 +25,7 @@ def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
         if high >= num_nodes:
             where = _first(edge_index, edge_index >= num_nodes)
             raise ValueError(f"edge_index must be < num_nodes = {num_nodes}, got {where}")
-    return edge_index
+    return edge_index if edge_index.dtype in (torch.int32, torch.int64) else edge_index.long()
 
 
 def check_weight(weight: Any, edge_index: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ Each row is summed from its first edge to its last by one thread, on every devic
 not change from run to run.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vademecum.geometry.graphs._quiet_sparse import quiet_sparse
 from vademecum.geometry.graphs._sorted_edges import Rows, SortedEdges
 
 __all__ = ["neighbour_products", "neighbour_sums"]
@@ -182,6 +182,5 @@ def _products(edges: SortedEdges, g: Tensor, x: Tensor) -> Tensor:
 def _matrix(rows: Rows, a: Tensor | None, x: Tensor) -> Tensor:
     if a is None:
         a = torch.ones(rows.columns.numel(), dtype=x.dtype, device=x.device)
-    with warnings.catch_warnings():  # torch says once that such matrices are in beta
-        warnings.simplefilter("ignore", UserWarning)
+    with quiet_sparse():
         return torch.sparse_csr_tensor(*rows, a, (len(x), len(x)), check_invariants=False)

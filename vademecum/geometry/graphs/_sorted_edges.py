@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vademecum.geometry.graphs._quiet_sparse import quiet_sparse
+
 __all__ = ["Rows", "SortedEdges", "one_way_edge", "starts_of_rows"]
 
 
@@ -42,10 +44,10 @@ class SortedEdges:
     @cached_property
     def transposed(self) -> tuple[Rows, Tensor]:
         """The pattern of the transpose, and where in the rows its edges stand."""
-        sources, order = self.rows.columns.sort(stable=True)
-        return Rows(
-            starts_of_rows(sources, self.num_nodes), self.targets.index_select(0, order)
-        ), order
+        with torch.inference_mode(False):
+            sources, order = self.rows.columns.sort(stable=True)
+            columns = self.targets.index_select(0, order)
+            return Rows(starts_of_rows(sources, self.num_nodes), columns), order
 
     @property
     def num_edges(self) -> int:
@@ -71,10 +73,11 @@ def one_way_edge(edges: SortedEdges, values: Tensor | None) -> tuple[int, int] |
     if values is None:
         values = torch.ones(edges.num_edges, device=edges.targets.device)
     ends = torch.stack([edges.sources, edges.targets]).long()
-    gaps = torch.sparse_coo_tensor(
-        torch.cat([ends, ends.flip(0)], 1), torch.cat([values, -values]).double(),
-        (edges.num_nodes,) * 2, check_invariants=False,
-    ).coalesce()  # fmt: skip
+    with quiet_sparse():
+        gaps = torch.sparse_coo_tensor(
+            torch.cat([ends, ends.flip(0)], 1), torch.cat([values, -values]).double(),
+            (edges.num_nodes,) * 2, check_invariants=False,
+        ).coalesce()  # fmt: skip
     allowed = 4 * torch.finfo(values.dtype).eps * values.abs().max()
     wrong = (gaps.values() > allowed).nonzero()
     if not len(wrong):

@@ -5,7 +5,8 @@ $(A x)_i = \sum_{j \to i} w\, x_j$ is the sum over what points at $i$. All of it
 rounding, and a sum runs over a node's edges in a fixed order.
 
 The edges are sorted when that is needed first; the transpose, degrees and what functions make of
-them (normalisations, eigenvalues) are kept, unless weights have gradients.
+them (normalisations, eigenvalues) are kept, unless weights have gradients: such weights are looked
+at anew each time, and may change in place.
 """
 
 from collections.abc import Callable, Hashable
@@ -70,6 +71,7 @@ class Adjacency:
     ):
         self.num_nodes = whole("num_nodes", num_nodes, low=0)
         self.edge_index = check_edges(edge_index, self.num_nodes)
+        edge_index = self.edge_index
         self.batch = None if batch is None else check_batch(batch, edge_index, self.num_nodes)
         self._weight = None if weight is None else check_weight(weight, edge_index)
         self._values: Tensor | None = None
@@ -78,22 +80,24 @@ class Adjacency:
     @cached_property
     def edges(self) -> SortedEdges:
         """The edges in the order of rows, without their weights."""
-        return SortedEdges(self.edge_index, self.num_nodes)
+        with torch.inference_mode(False):
+            return SortedEdges(self.edge_index, self.num_nodes)
 
     @property
     def weight(self) -> Float[Tensor, " E"] | None:
         """The weights in the order of `edge_index`; None if all are 1."""
-        if self._weight is None and self._values is not None:
-            values = self._values
-            self._weight = torch.empty_like(values).index_copy(0, self.edges.order, values)
-        return self._weight
+        values = self._values
+        if self._weight is not None or values is None:
+            return self._weight
+        order = self.edges.order
+        return self.kept("weight", lambda: torch.empty_like(values).index_copy(0, order, values))
 
     @property
     def values(self) -> Float[Tensor, " E"] | None:
         """The weights in the order of rows; None if all are 1."""
-        if self._values is None and self._weight is not None:
-            self._values = self._weight.index_select(0, self.edges.order)
-        return self._values
+        if self._values is not None or self._weight is None:
+            return self._values
+        return self.kept("values", partial(self._weight.index_select, 0, self.edges.order))
 
     @property
     def is_weighted(self) -> bool:
@@ -175,11 +179,12 @@ class Adjacency:
         """Whether the matrix is its transpose, weights up to rounding: an undirected graph."""
         return self.one_way_edge is None
 
-    @cached_property
+    @property
     def one_way_edge(self) -> tuple[int, int] | None:
         """The first edge whose mirror image weighs something else; None in an undirected graph."""
         values = self.values
-        return one_way_edge(self.edges, None if values is None else values.detach())
+        plain = None if values is None else values.detach()
+        return self.kept("one way", partial(one_way_edge, self.edges, plain))
 
     def reweighted(self, values: Float[Tensor, " E"]) -> "Adjacency":
         """The same edges, sorted once, with other weights.
@@ -222,7 +227,8 @@ class Adjacency:
         if _varies(self._weight) or _varies(self._values):
             return make()
         if key not in self._kept:
-            self._kept[key] = make()
+            with torch.inference_mode(False):  # who comes later may want gradients
+                self._kept[key] = make()
         return self._kept[key]
 
     def dense(self, dtype: torch.dtype | None = None) -> Float[Tensor, " N N"]:
@@ -261,8 +267,8 @@ def adjacency_of(
     """
     if not isinstance(edges, Adjacency):
         if num_nodes is None:
-            given = isinstance(edges, Tensor) and edges.numel()
-            num_nodes = int(edges.max()) + 1 if given else 0
+            given = isinstance(edges, Tensor) and edges.numel() and not edges.is_floating_point()
+            num_nodes = max(0, int(edges.max()) + 1) if given else 0
         return Adjacency(edges, num_nodes, weight=weight, batch=batch)
     for name, other in (("weight", weight), ("batch", batch)):
         if other is not None:

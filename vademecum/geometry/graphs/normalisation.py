@@ -68,12 +68,13 @@ def _normalised(
         graph = graph.with_self_loops(2.0 if improved else 1.0)
     if not directed:
         insist_on_symmetry(graph)
-    scale = inverse_roots(graph.in_degrees(dtype))
+    fine = torch.promote_types(dtype, torch.float32)  # float16 holds no degree above 65504
+    scale = inverse_roots(graph.in_degrees(fine))
     edges = graph.edges
     values = scale.index_select(0, edges.targets) * scale.index_select(0, edges.sources)
     if graph.values is not None:
-        values = values * graph.values.to(dtype)
-    return graph.reweighted(values)
+        values = values * graph.values.to(fine)
+    return graph.reweighted(values.to(dtype))
 
 
 def insist_on_symmetry(graph: Adjacency) -> None:

@@ -19,7 +19,6 @@ Exact up to rounding. The claims are `graph_laplacian`, `normalised_laplacian`, 
 and `discrete_laplace_operator`.
 """
 
-import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from vademecum.geometry.graphs import (
     adjacency_of,
     insist_on_symmetry,
     inverse_roots,
+    quiet_sparse,
 )
 from vademecum.results import one_line
 
@@ -170,7 +170,6 @@ def _sparse(parts: Parts) -> Tensor:
     nodes = torch.arange(n, device=d.device)
     places = torch.stack([torch.cat([target, nodes]), torch.cat([source, nodes])])
     values = torch.cat([-left[target] * a * right[source], left * d * right])
-    matrix = torch.sparse_coo_tensor(places, values, (n, n), check_invariants=False).coalesce()
-    with warnings.catch_warnings():  # torch says once that such matrices are in beta
-        warnings.simplefilter("ignore", UserWarning)
-        return matrix.to_sparse_csr()
+    with quiet_sparse():
+        matrix = torch.sparse_coo_tensor(places, values, (n, n), check_invariants=False)
+        return matrix.coalesce().to_sparse_csr()
