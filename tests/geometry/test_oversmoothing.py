@@ -174,6 +174,32 @@ def test_outputs_of_zero_have_no_share():
     assert found.energy[1].tolist() == [0]
 
 
+def test_edges_that_weigh_nothing_join_nothing():
+    edges, weight = both_ways((0, 1), (1, 2), (2, 3)), torch.tensor([1.0, 0, 2]).repeat(2)
+    layer, x = PolynomialConv(2, 2, degree=1).double(), torch.randn(4, 2).double()
+    for kind in (torch.float64, torch.bfloat16):
+        found = oversmoothing(layer, (x, edges), edges=Adjacency(edges, 4, weight=weight.to(kind)))
+        assert found.component.tolist() == [0, 0, 1, 1]
+        wanted = torch.tensor([0.0, 1 / 3]).double()  # of [[1, 2], [2, 1]] / 3
+        torch.testing.assert_close(found.rate, wanted)
+
+
+def test_layers_that_give_nan_have_no_share_of_zero():
+    layer = PolynomialConv(2, 2, degree=1)
+    nn.init.constant_(layer.weight, torch.nan)
+    found = oversmoothing(layer, (torch.randn(3, 2), path_edges(3)))
+    assert found.share[1].isnan().all()
+    assert found.energy[1].isnan().all()
+
+
+def test_graphs_without_edges_have_energies_of_zero():
+    for n in (0, 3):
+        x, edges = torch.randn(n, 2), torch.empty(2, 0, dtype=torch.long)
+        found = oversmoothing(PolynomialConv(2, 2, degree=1), (x, edges))
+        assert found.energy.dtype == found.share.dtype == torch.float64
+        assert found.energy.tolist() == [[0.0] * n] * 2
+
+
 def test_draw_oversmoothing_draws_the_largest_components():
     edges = both_ways(*((7 * i + j, 7 * i + j + 1) for i in range(7) for j in range(i)))
     layer = PolynomialConv(2, 2, degree=1)

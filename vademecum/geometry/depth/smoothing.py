@@ -135,16 +135,23 @@ def oversmoothing(
     seen += watch_layers(model, x, n, measured, layers)
     names, values = tuple(name or "model" for name, _ in seen), [value for _, value in seen]
     energy, size = (torch.stack(each) for each in zip(*values, strict=True))
-    share = torch.where(size > 0, energy / torch.where(size > 0, size, 1), 0)
+    share = torch.where(size == 0, 0, energy / size)
     with untouched([]):
         rate = _rates(graph, label, count, normalization)
     return Oversmoothing(names, energy, share, rate.to(energy.device), label)
 
 
+def _links(graph: Adjacency) -> tuple[Tensor, Tensor]:
+    """The edges that weigh something, and how much."""
+    if graph.weight is None:
+        return graph.edge_index, torch.ones(graph.num_edges, device=graph.device)
+    some = graph.weight != 0
+    return graph.edge_index[:, some], graph.weight[some]
+
+
 def _components(graph: Adjacency) -> tuple[int, Tensor]:
-    u, v = graph.edge_index.cpu().numpy()
-    a = np.ones(len(u)) if graph.weight is None else graph.weight.numpy(force=True)
-    links = coo_array((a != 0, (u, v)), shape=(graph.num_nodes, graph.num_nodes))
+    u, v = _links(graph)[0].cpu().numpy()
+    links = coo_array((np.ones(len(u)), (u, v)), shape=(graph.num_nodes, graph.num_nodes))
     count, label = connected_components(links, directed=False)
     return count, torch.as_tensor(label, device=graph.device).long()
 
@@ -152,15 +159,14 @@ def _components(graph: Adjacency) -> tuple[int, Tensor]:
 def _added(values: Tensor, label: Tensor, count: int) -> Tensor:
     """Sums by label, in a fixed order."""
     found = torch.bincount(label.cpu(), values.cpu(), minlength=count)
-    return found.to(values.device)
+    return found.to(values)  # as sums of nothing are whole numbers to torch
 
 
 def _rates(graph: Adjacency, label: Tensor, count: int, normalization: str | None) -> Tensor:
     """The second largest modulus of the propagation's eigenvalues, for each component."""
     kind = "sym" if normalization == "sym" else "gcn"
-    u, v = graph.edge_index.cpu().long()
-    a = torch.ones(len(u)) if graph.weight is None else graph.weight.detach().cpu()
-    label, a = label.cpu(), a.double()
+    edges, a = _links(graph)
+    (u, v), a, label = edges.cpu().long(), a.detach().cpu().double(), label.cpu()
     order = label.argsort(stable=True)
     place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
     sizes = label.bincount(minlength=count)
