@@ -122,6 +122,36 @@ def test_influence_past_all_walks_makes_the_constant_infinite():
     assert nothing.c > 0
 
 
+def test_influence_in_half_precision():
+    layer = PolynomialConv(2, 3, degree=1, normalization="gcn")
+    x, edges = torch.randn(4, 2), path_edges(4)
+    wanted = leaf_influence(layer, (x, edges), node=1)
+    found = leaf_influence(layer.bfloat16(), (x.bfloat16(), edges), node=1)
+    assert found.influence.dtype == torch.bfloat16
+    torch.testing.assert_close(found.influence.float(), wanted.influence, rtol=0.05, atol=0.01)
+
+
+def test_bounds_beyond_all_numbers_are_infinite():
+    net = nn.ModuleDict({"layers": nn.ModuleList([PolynomialConv(3, 3, degree=1)] * 2)})
+    net.forward = lambda x, e: net["layers"][1](net["layers"][0](x, e), e)  # pyright: ignore
+    found = leaf_influence(net, (X, EDGES), node=0, c=1e300)
+    assert found.bound[0] == float("inf")
+
+
+def test_hops_of_a_long_path():
+    layer = PolynomialConv(1, 1, degree=1)
+    found = leaf_influence(layer, (torch.randn(5000, 1), path_edges(5000)), node=10)
+    assert torch.equal(found.hops, (torch.arange(5000) - 10).abs())
+
+
+@pytest.mark.parametrize("propagation", ["gcn", "mean"])
+def test_walks_over_negative_degrees_are_refused(propagation):
+    graph = Adjacency(path_edges(3), 3, weight=-3 * torch.ones(4))
+    given = {"node": 0, "edges": graph, "propagation": propagation}
+    with pytest.raises(ValueError, match="no node a negative degree, got -2 at node 0"):
+        leaf_influence(PolynomialConv(1, 1, degree=1), (torch.ones(3, 1), path_edges(3)), **given)
+
+
 def test_draw_leaf_influence_draws_dots_and_two_lines():
     figure = draw_leaf_influence(leaf_influence(Net(), (X, EDGES), node=0, output="logits"))
     assert [line.get_label() for line in figure.axes[0].lines][1] == "influence, mean"

@@ -16,14 +16,17 @@ constant for which the bound holds; all exact up to rounding. The claim is `over
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int64
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import dijkstra
 from torch import Tensor, nn
 
 from vademecum.arguments import number, whole
 from vademecum.geometry.depth._graph_inputs import GraphInput, read_input
 from vademecum.geometry.depth._layer_outputs import watch_layers
-from vademecum.geometry.graphs import Adjacency
+from vademecum.geometry.graphs import Adjacency, inverse_roots
 from vademecum.models import (
     Output,
     call_arguments,
@@ -65,7 +68,8 @@ class LeafInfluence(NamedTuple):
     @property
     def bound(self) -> Float[Tensor, " n"]:
         r"""The bound $c^r (\hat A^r)_{vu}$ for all nodes u."""
-        return torch.where(self.walks > 0, self.c**self.depth * self.walks, 0)
+        factor = torch.tensor(self.c, dtype=torch.float64).pow(self.depth)
+        return torch.where(self.walks > 0, (factor * self.walks.double()).to(self.walks), 0)
 
     @property
     def by_hop(self) -> Float[Tensor, " hops"]:
@@ -105,6 +109,8 @@ def leaf_influence(
         propagation: The matrix of the bound, with self-loops: "gcn" for $\tilde D^{-1/2} \tilde A
             \tilde D^{-1/2}$, "mean" for $\tilde D^{-1} \tilde A$, "sum" for $\tilde A$.
         layers: The names of the layers to count; by default all modules that are given the graph.
+            Where the model's own code multiplies by a matrix, none is: all innermost modules that
+            give a row for each node count then, activations too, so name them.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
 
@@ -157,7 +163,8 @@ def _influence(model: nn.Module, given: GraphInput, node: int, output: Output) -
     blocks = torch.stack([row.reshape(n, -1) for row in rows], 1)
     found = torch.zeros(n, dtype=features.dtype, device=features.device)
     reached = blocks.flatten(1).any(1)
-    found[reached] = torch.linalg.matrix_norm(blocks[reached], 2)
+    wide = torch.promote_types(blocks.dtype, torch.float32)  # there are no norms of halves
+    found[reached] = torch.linalg.matrix_norm(blocks[reached].to(wide), 2).to(found.dtype)
     return found
 
 
@@ -168,9 +175,9 @@ def _walks(graph: Adjacency, node: int, depth: int, propagation: str) -> Tensor:
         raise ValueError(f"propagation must be one of {options}, got {propagation!r}")
     looped = graph.with_self_loops()
     d = looped.in_degrees(torch.float64)
-    power = {"gcn": -0.5, "mean": -1.0, "sum": 0.0}[propagation]
-    left = d**power
-    right = left if propagation == "gcn" else torch.ones_like(d)
+    root, one = inverse_roots(d), torch.ones_like(d)
+    left = {"gcn": root, "mean": root * root, "sum": one}[propagation]
+    right = root if propagation == "gcn" else one
     row = torch.zeros_like(d)
     row[node] = 1
     for _ in range(depth):
@@ -186,16 +193,11 @@ def _least_constant(influence: Tensor, walks: Tensor, depth: int) -> float:
 
 def _hops(graph: Adjacency, node: int) -> Tensor:
     """How many edges lead from each node to this one, -1 where none do."""
-    found = torch.full((graph.num_nodes,), -1, device=graph.device)
-    found[node], hop = 0, 0
-    source, target = graph.edge_index.long()
-    while True:
-        near = source[found[target] == hop]
-        near = near[found[near] < 0]
-        if not len(near):
-            return found
-        hop += 1
-        found[near] = hop
+    source, target = graph.edge_index.cpu().numpy()
+    n = graph.num_nodes
+    back = coo_array((np.ones(len(source)), (target, source)), shape=(n, n))
+    far = torch.from_numpy(dijkstra(back, indices=node, unweighted=True))
+    return far.where(far.isfinite(), -1).long().to(graph.device)
 
 
 def _means(values: Tensor, hops: Tensor) -> Tensor:
