@@ -72,6 +72,7 @@ BAD = [
     ({"k": 0}, "k must be >= 1, got 0"),
     ({"k": 4}, "k must be <= 3, got 4"),
     ({"edges": torch.tensor([[0], [1]])}, "undirected"),
+    ({"dtype": torch.bfloat16}, "dtype must be torch.float32 or torch.float64, got torch.bfloat16"),
 ]
 
 
@@ -87,5 +88,9 @@ def test_signals_that_do_not_fit_are_refused(unchecked):
         F.transform(torch.randn(4))
     with pytest.raises(ValueError, match="x must have 3 rows, got shape"):
         F.inverse(torch.randn(2, 3))
+    with pytest.raises(ValueError, match=r"of the modes' dtype torch\.float32, got torch\.float64"):
+        F.transform(torch.randn(3).double())
+    with pytest.raises(ValueError, match=r"response must give a tensor of 3 numbers, got 1\.0"):
+        F.filter(torch.randn(3), lambda z: 1.0)  # pyright: ignore
     with pytest.raises(ValueError, match="response must give 3 numbers, got shape"):
         F.filter(torch.randn(3), lambda z: z[:2])

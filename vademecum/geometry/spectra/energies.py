@@ -62,6 +62,8 @@ def dirichlet_energy(
     x = floats("x", x, empty=True)
     if x.ndim == 0:
         raise ValueError("x must have a row for each node, got a single number")
+    if x.is_complex():
+        raise ValueError(f"x must be real, got {x.dtype}")
     graph = adjacency_of(edges, len(x), weight=weight)
     insist_on_mirror_images(graph, "an energy")
     with torch.no_grad():

@@ -54,7 +54,7 @@ class GraphFourier(NamedTuple):
         Args:
             x: A signal, or one in each column.
         """
-        return torch.tensordot(self.modes.mT, _rows("x", x, len(self.modes)), 1)
+        return torch.tensordot(self.modes.mT, _rows(x, len(self.modes), self.modes.dtype), 1)
 
     def inverse(self, x: Float[Tensor, " k *d"]) -> Float[Tensor, " n *d"]:
         r"""The signal $U \hat x$ from its transform; its part in the modes if not all are known.
@@ -62,7 +62,7 @@ class GraphFourier(NamedTuple):
         Args:
             x: A transform, or one in each column.
         """
-        return torch.tensordot(self.modes, _rows("x", x, self.modes.shape[1]), 1)
+        return torch.tensordot(self.modes, _rows(x, self.modes.shape[1], self.modes.dtype), 1)
 
     def filter(
         self, x: Float[Tensor, " n *d"], response: Callable[[Tensor], Tensor]
@@ -82,6 +82,8 @@ class GraphFourier(NamedTuple):
                 f"modes must be all {n} for a filter, got {k}: `polynomial_filter` needs none"
             )
         h = response(self.eigenvalues)
+        if not isinstance(h, Tensor):
+            raise ValueError(f"response must give a tensor of {n} numbers, got {h!r}")
         if h.shape != self.eigenvalues.shape:
             raise ValueError(f"response must give {n} numbers, got shape {tuple(h.shape)}")
         image = self.transform(x)
@@ -109,7 +111,7 @@ def graph_fourier(
         k: How many modes, the lowest; by default all of a graph with at most 5,000 nodes, and 32
             beyond. More than 5,000 nodes are never made dense.
         tol: The tolerance of eigenpairs that are found by iteration, as `foundations.eigsh` has it.
-        dtype: Of the modes; that of the weights by default.
+        dtype: Of the modes, torch.float32 or torch.float64; that of the weights by default.
         generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
@@ -130,7 +132,9 @@ def graph_fourier(
     check_normalization(normalization, symmetric=True)
     graph = adjacency_of(edges, num_nodes, weight=weight)
     made = graph_laplacian(graph, normalization=normalization, dtype=dtype)
-    n = graph.num_nodes
+    n, kind = graph.num_nodes, made.matrix.dtype
+    if kind not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {kind}")
     k = (n if n <= DENSE else min(LOWEST, n)) if k is None else whole("k", k, low=1, high=n)
     if n <= DENSE:
         values, modes = torch.linalg.eigh(made.matrix.to_dense())
@@ -143,8 +147,10 @@ def graph_fourier(
     return GraphFourier(values, modes)
 
 
-def _rows(name: str, x: Tensor, n: int) -> Tensor:
-    x = floats(name, x, empty=True)
+def _rows(x: Tensor, n: int, dtype: torch.dtype) -> Tensor:
+    x = floats("x", x, empty=True)
     if x.ndim == 0 or len(x) != n:
-        raise ValueError(f"{name} must have {n} rows, got shape {tuple(x.shape)}")
+        raise ValueError(f"x must have {n} rows, got shape {tuple(x.shape)}")
+    if x.dtype != dtype:
+        raise ValueError(f"x must be of the modes' dtype {dtype}, got {x.dtype}")
     return x
