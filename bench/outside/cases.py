@@ -20,6 +20,7 @@ KINKS = (
     *("local_affine_map", "activation_pattern", "linear_regions", "certify_regions"),
     *("regions_along", "dead_units", "dc_split"),
 )
+GRAPHS: tuple[str, ...] = ("oversmoothing", "leaf_influence", "wl_ceiling")
 EXAMPLES: tuple[str, ...] = ("per_example_gradients", "gradient_norms", "gradient_noise")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
@@ -39,6 +40,7 @@ class Subject(NamedTuple):
     read: Callable[[Any], Any] = lambda result: getattr(result, "logits", result)  # what that is
     wrt: str = "x"  # the input in which to differentiate: "x", a name, or "" for none
     whole: Any = ...  # what losses are told of the output, where they take all that there is
+    graph: Any = None  # the edges, of a graph network
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Case:
         """Why an instrument is not asked, or None."""
         if self.only and instrument not in self.only:
             return "enough others are asked"
+        if instrument in GRAPHS and subject.graph is None:
+            return "no graph"
         plain = isinstance(subject.x, Tensor) and subject.x.is_floating_point()
         if instrument in IN_THETA and not list(subject.model.parameters()):
             return "no parameters"

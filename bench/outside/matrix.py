@@ -27,6 +27,7 @@ from bench.outside.cases import EXAMPLES, KINKS, Case, Subject
 from bench.outside.curvature import CURVATURE
 from bench.outside.derivatives import DERIVATIVES
 from bench.outside.measures import MEASURES
+from bench.outside.on_graphs import ON_GRAPHS
 from bench.outside.oracles import Oracle
 from bench.outside.pieces import PIECES
 from bench.outside.state import can_be_saved, differences, own_output, state_of
@@ -35,7 +36,9 @@ from vademecum.models import SlowPathWarning
 
 __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
-INSTRUMENTS = {**DERIVATIVES, **CURVATURE, **MEASURES, **PIECES, **SYMMETRIES}
+INSTRUMENTS = {
+    **DERIVATIVES, **CURVATURE, **MEASURES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
+}  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"
 """The column for what a model does when all instruments have asked it."""

@@ -64,6 +64,7 @@ BAD = [
     ({"x": torch.tensor(1.0)}, "x must have a row for each node"),
     ({"x": torch.tensor([1, 2, 3])}, "x must be floating point, got torch.int64"),
     ({"x": torch.tensor([1.0, torch.inf, 0.0])}, "x must be finite, got inf"),
+    ({"x": torch.randn(3, dtype=torch.complex64)}, "x must be real, got torch.complex64"),
     ({"normalization": "rw"}, "normalization must be one of None, 'sym', 'gcn', got 'rw'"),
     ({"x": torch.randn(2), "edges": Adjacency(path_edges(3), 3)}, "x must have 3 rows"),
 ]
