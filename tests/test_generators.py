@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import vademecum
 from tests.conventions import calls
+from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
 from vademecum import (
@@ -22,7 +23,6 @@ from vademecum import (
     convolution,
     data,
     foundations,
-    geometry,
     gradients,
     language,
     linear,
@@ -35,9 +35,6 @@ Source = torch.Generator | None
 X = torch.linspace(-1, 1, 60, dtype=torch.float64).reshape(20, 3)
 A = torch.linspace(1, 2, 60, dtype=torch.float64).diag() + 0.01
 BOX = foundations.Box(-torch.ones(2), torch.ones(2))
-RING = torch.stack([torch.arange(5001), torch.arange(5001).roll(1)])
-RING = torch.cat([RING, RING.flip(0)], 1)
-PAIR = torch.tensor([[0, 1], [1, 0]])
 FEW = {"starts": 2, "steps": 0}
 
 
@@ -114,23 +111,6 @@ def norm_of_layer(generator: Source) -> Any:
         torch.manual_seed(0)
         layer = nn.Conv1d(2, 2, 3, padding=1).double().requires_grad_(False)
     return convolution.conv_singular_values(layer, (2, 60), k=1, generator=generator)
-
-
-def pooled() -> nn.Module:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return Pooled()
-
-
-class Pooled(nn.Module):
-    """What nodes get from their neighbours, added up."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(1, 3)
-
-    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        return self.linear(x)[edges[0]].tanh().sum(0)
 
 
 CALLS: dict[str, Callable[[Source], Any]] = {
@@ -226,19 +206,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     ),
     **drawn_texts.CALLS,
     # geometry
-    "Group.sample": lambda g: geometry.Group.symmetric(9).sample(5, generator=g),
-    "link_scores": lambda g: geometry.link_scores(X, torch.tensor([[0, 5], [1, 6]]), generator=g),
-    "equivariance_error": lambda g: geometry.equivariance_error(
-        nn.Softmin(0), X.T, group=geometry.Group.symmetric(20), generator=g
-    ),
-    "wl_ceiling": lambda g: geometry.wl_ceiling(
-        pooled(), (X[:2, :1].abs(), PAIR), (X[:2, :1].abs(), PAIR[:, :1]), generator=g
-    ),
-    "invariance_error": lambda g: geometry.invariance_error(
-        nn.Flatten(), X.T, group=geometry.Group.symmetric(20), generator=g
-    ),
-    # geometry
-    "graph_fourier": lambda g: geometry.graph_fourier(RING, k=2, generator=g),
+    **drawn_graphs.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

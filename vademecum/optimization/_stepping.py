@@ -27,9 +27,6 @@ from vademecum.arguments import number
 __all__ = ["Batch", "Descent", "downhill", "gathered", "is_sharded", "rate", "scalar", "together"]
 
 
-_DOUBLE = (torch.float64, torch.complex128)
-
-
 class Batch(NamedTuple):
     """Parameters of one group on one device that have gradients.
 
@@ -98,7 +95,7 @@ class Descent(torch.optim.Optimizer):
         keeps = self._judge(batches)
         for group, batch in batches:
             keep = keeps.get(batch.params[0].device)
-            if keep is not None and any(p.dtype in _DOUBLE for p in batch.params):
+            if keep is not None and any(p.real.dtype == torch.float64 for p in batch.params):
                 keep = keep.double()  # lest rates that it multiplies be rounded to float32
             self._update(group, batch._replace(keep=keep))
         self._finish()

@@ -64,7 +64,8 @@ def receptive_field(beyond: int = 0) -> Iterator[Evidence]:
     Knobs:
         beyond: How many hops farther than the number of layers a node is claimed to see.
     """
-    for kind, directed in (("GCN", False), ("GIN", True), ("GAT", True)):
+    kinds: tuple[tuple[Kind, bool], ...] = (("GCN", False), ("GIN", True), ("GAT", True))
+    for kind, directed in kinds:
         A = random_graph(12, 0.14, linked=True)
         if directed:
             A = A * (torch.rand(12, 12) < 0.8)

@@ -92,7 +92,7 @@ def one_way_edges(graph: Adjacency) -> OneWay:
         u, v = graph.edge_index.index_select(1, up)
         return OneWay(u, v, None if graph.weight is None else graph.weight.index_select(0, up))
 
-    return graph.kept("one way", make)
+    return graph.kept("each edge once", make)
 
 
 def edge_energies(
