@@ -4,10 +4,13 @@ A text has one of 100 topics, pairs of two features of ten values each. Words ha
 Zipf's law has them, and some are more frequent under some values, so that the pointwise mutual
 information of any two words of a text is known. The score is the rank correlation of what vectors
 say of it, $x_w^\top z_v$ less what the noise law adds, with the truth, over pairs of the 2,000
-most frequent words. Both sides go through the texts equally often; ours must score at least as high
-as gensim's, with two workers that read the file themselves. Our negatives are shared by a block.
+most frequent words. Both sides go through the texts equally often, gensim at its own rate and at ours, with two
+workers that read the file themselves. Scores go to standard error; the row stands only if ours is
+at least as high as both. Our rate was chosen on other texts, drawn with the seed 0. Our negatives
+are shared by a block.
 """
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache, partial
@@ -24,6 +27,8 @@ from vademecum.language import SkipGram
 __all__ = ["rows"]
 
 WORDS, FEATURES, LENGTH, POWER = 5000, 10, 50, 0.75
+SEED = 1  # of texts on which nothing was chosen
+RATES = (0.025, 0.05)  # gensim's default, and ours
 
 
 def rows(device: torch.device) -> Iterator[Row | Skipped]:
@@ -40,14 +45,15 @@ def _to_gensims_score(device: torch.device) -> Iterator[Row]:
         name = f"SkipGram to gensim's score, {texts * LENGTH:,} words, {epochs} epochs, d = 100"
         peer = partial(Word2Vec, corpus_file=path, vector_size=100, sg=1, negative=5, sample=1e-3,
                        workers=2, seed=1, **shared)  # fmt: skip
-        yield Row(name, partial(model.fit, path), {"gensim, 2 workers": peer},
-                  partial(_as_good, _corpus(texts)[1]), rounds=3)  # fmt: skip
+        peers = {f"gensim, 2 workers, rate {rate}": partial(peer, alpha=rate) for rate in RATES}
+        yield Row(name, partial(model.fit, path), peers, partial(_as_good, _corpus(texts)[1]),
+                  rounds=3)  # fmt: skip
 
 
 @cache
 def _corpus(texts: int) -> tuple[Path, np.ndarray]:
     """A file with texts, and the law of words under each topic."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(SEED)
     base = 1 / np.arange(1, WORDS + 1)
     shape = (2, WORDS, FEATURES)
     lifts = 2 * rng.random(shape) * (rng.random(shape) < 0.2)
@@ -77,4 +83,6 @@ def _as_good(laws: np.ndarray, ours: SkipGram, theirs: Any) -> None:
     x, z = ours.vectors_.cpu().numpy(), ours.contexts_.cpu().numpy()
     mine = _score(list(ours.words_), x, z, laws)
     peer = _score(theirs.wv.index_to_key, theirs.wv.vectors, theirs.syn1neg, laws)
-    assert mine >= peer, f"our score is {mine:.3f}, gensim's {peer:.3f}"
+    found = f"our score is {mine:.3f}, gensim's {peer:.3f} at rate {theirs.alpha}"
+    print(found, file=sys.stderr)
+    assert mine >= peer, found
