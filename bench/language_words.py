@@ -4,10 +4,10 @@ A text has one of 100 topics, pairs of two features of ten values each. Words ha
 Zipf's law has them, and some are more frequent under some values, so that the pointwise mutual
 information of any two words of a text is known. The score is the rank correlation of what vectors
 say of it, $x_w^\top z_v$ less what the noise law adds, with the truth, over pairs of the 2,000
-most frequent words. Both sides go through the texts equally often, gensim at its own rate and at ours, with two
-workers that read the file themselves. Scores go to standard error; the row stands only if ours is
-at least as high as both. Our rate was chosen on other texts, drawn with the seed 0. Our negatives
-are shared by a block.
+most frequent words. Both sides go through the texts equally often, gensim at its own rate and at
+ours, with two workers that read the file themselves. Scores go to standard error; the row stands
+only if ours is at least as high as both. Our rate was chosen on other texts, drawn with the seed 0.
+Our negatives are shared by a block.
 """
 
 import sys

@@ -190,6 +190,7 @@ MISTAKES = [
     (lambda: NGramModel([[0, -5]], 2), "ids must be >= 0, got -5"),
     (lambda: NGramModel([[0.5]], 2), "texts must hold words or ids, got tokens of the type float"),
     (lambda: NGramModel([[0]], 0), "order must be >= 1, got 0"),
+    (lambda: NGramModel([[0]], 2, V=2**62), "V must be <= 2147483648, got 4611686018427387904"),
     (lambda: NGramModel([[0]], 2, V=0), "V must be >= 1, got 0"),
     (lambda: NGramModel([[0]], 2, smoothing="good"), "smoothing must be one of 'kneser_ney', 'add"),
     (lambda: NGramModel([[0]], 2, discount=1.5), "discount must be <= 1, got 1.5"),

@@ -55,6 +55,7 @@ def test_types():
     assert pmi(counts.bfloat16()).dtype == torch.bfloat16
     assert pmi(counts.numpy()).dtype == np.float64
     assert isinstance(pmi(counts.tolist()), np.ndarray)
+    assert (pmi(counts.numpy().astype(np.uint64)) == pmi(counts.numpy())).all()
     assert pmi(csr_array(counts.numpy())).dtype == np.float64
 
 
@@ -64,6 +65,8 @@ def test_neither_overflows_nor_underflows():
     counts = torch.full((2, 2), 2**62)
     assert pmi(counts).abs().max() < 1e-6
     assert pmi(csr_array([[1e200, 1e200], [1e200, 1e200]])).nnz == 4
+    for even in (counts, csr_array([[1e200, 1e200], [1e200, 1e200]]).toarray()):
+        assert abs(pmi(even, context_power=3.0)).max() < 1e-6
 
 
 def test_the_argument_is_left_alone():
@@ -93,6 +96,7 @@ MISTAKES = [
     (lambda: pmi(torch.tensor([[1.0, math.nan]])), "counts must be finite and >= 0, got nan"),
     (lambda: pmi(np.array([[1.0, math.inf]])), "counts must be finite and >= 0, got inf"),
     (lambda: pmi(csr_array([[1.0, -3.0]])), "counts must be finite and >= 0, got -3.0"),
+    (lambda: pmi(np.full((2, 2), 1e308)), "counts must have a finite sum, got one beyond double"),
     (lambda: pmi(torch.zeros(2, 2)), "counts must not all be 0, got shape (2, 2)"),
     (lambda: pmi(csr_array((2, 2))), "counts must not all be 0, got shape (2, 2)"),
     (lambda: pmi(torch.zeros(0, 2)), "counts must not all be 0, got shape (0, 2)"),

@@ -59,6 +59,8 @@ DAMAGE = [
     (b"1\na 1\n", "must begin with two numbers"),
     (b"-1 2\na 1 2\n", "must begin with two numbers"),
     (b"0 2\n", "must begin with two numbers"),
+    (b"2 00\na b", "must begin with two numbers"),
+    (b"2 " + 40 * b"9" + b"\na 1 2\n", "must hold 2 vectors of 9999"),
     (b"3 2\na 1 2\nb 3 4\n", "must have 2 numbers for word 3 of 3, got 0"),
     (b"1 2\na 1 2\nb 3 4\n", "must end after 1 words, got more"),
     (b"2 2\na 1 2\nb 3 4 5\n", "must have 2 numbers for word 2 of 2, got 3"),
@@ -129,6 +131,13 @@ def test_word_vectors_find_neighbours_by_cosine():
     torch.testing.assert_close(near.cosines, torch.tensor([0.6, -1.0]))
     assert KNOWN.neighbours("three", 1).words == ("two",)
     assert "\n" not in repr(near)
+
+
+def test_neighbours_of_vectors_whose_squares_leave_the_range():
+    vectors = torch.tensor([[1e30, 0.0], [1e30, 1e30], [1e-30, 1e-30], [0.0, 0.0]])
+    found = WordVectors("abcd", vectors.requires_grad_()).neighbours("b")
+    assert found.words == ("c", "a", "d")
+    torch.testing.assert_close(found.cosines, torch.tensor([1.0, 0.5**0.5, 0.0]))
 
 
 def test_unknown_words_are_refused_with_near_ones():

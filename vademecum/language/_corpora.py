@@ -24,6 +24,9 @@ __all__ = ["PORTION", "Numbering", "Portion", "numbered"]
 PORTION = 2**19
 """Tokens in a portion, about: large enough that NumPy's calls cost nothing beside their work."""
 
+MOST = 2**31
+"""Ids that there may be: two of them, or one and a place in a text, fit into 64 bits."""
+
 
 class Portion(NamedTuple):
     """Some tokens in a row."""
@@ -47,7 +50,7 @@ class Numbering:
         self._size = 0
         words: Sequence[Any] = ()
         if isinstance(vocabulary, int):
-            self._size = whole("vocabulary", vocabulary, low=1)
+            self._size = whole("vocabulary", vocabulary, low=1, high=MOST)
         elif vocabulary is not None:
             words = list(vocabulary)
             self._ids = False
@@ -77,11 +80,12 @@ class Numbering:
             self._ids = None if first is None else not isinstance(first, str)
         if self._ids:
             return self._checked(texts)
-        words = chain.from_iterable(texts)
-        if not self._open:
-            return np.fromiter((self._numbers.get(word, -1) for word in words), np.int64)
-        old = len(self._numbers)
-        numbers = np.fromiter(map(self._numbers.__getitem__, words), np.int64)
+        old, words = len(self._numbers), chain.from_iterable(texts)
+        number = self._numbers.__getitem__ if self._open else lambda w: self._numbers.get(w, -1)
+        try:
+            numbers = np.fromiter(map(number, words), np.int64)
+        except TypeError as error:
+            raise ValueError(f"texts must hold words or ids, got {error}") from error
         for word in islice(self._numbers, old, None):
             if not isinstance(word, str):
                 raise ValueError(f"texts must hold words only, or ids only, got the token {word!r}")
@@ -95,6 +99,8 @@ class Numbering:
         if len(ids) and ids.min() < 0:
             raise ValueError(f"ids must be >= 0, got {ids.min()}")
         top = int(ids.max()) + 1 if len(ids) else 0
+        if top > MOST:
+            raise ValueError(f"ids must be < 2**31, got {top - 1}")
         if self._open:
             self._size = max(self._size, top)
         elif top > self._size:

@@ -66,7 +66,7 @@ def pmi(
     _insist(table.shape, table)
     c = table.double()
     rows, seen = c.sum(1, keepdim=True), c.sum(0)
-    columns = seen**context_power * (seen > 0)
+    columns = _powers(seen, context_power)
     ratio = (
         c / torch.where(rows > 0, rows, 1) * (columns.sum() / torch.where(columns > 0, columns, 1))
     )
@@ -83,7 +83,7 @@ def _sparse(counts: Any, positive: bool, shift: float, context_power: float) -> 
     _insist(c.shape, torch.from_numpy(c.data))
     c.eliminate_zeros()
     rows, seen = c.sum(1), c.sum(0)
-    columns = seen**context_power * (seen > 0)
+    columns = _powers(seen, context_power)
     per_row = np.repeat(rows, np.diff(c.indptr))
     c.data = np.log(c.data / per_row * (columns.sum() / columns[c.indices])) - shift
     if positive:
@@ -92,13 +92,21 @@ def _sparse(counts: Any, positive: bool, shift: float, context_power: float) -> 
     return c
 
 
+def _powers(seen: Any, power: float) -> Any:
+    """Powers of sums, 0 where they are 0; up to a factor, so that large ones do not overflow."""
+    return seen if power == 1 else (seen / seen.max()) ** power * (seen > 0)
+
+
 def _insist(shape: Any, values: Tensor) -> None:
     if len(shape) != 2:
         raise ValueError(f"counts must have 2 axes, got shape {tuple(shape)}")
     if values.is_complex() or values.dtype == torch.bool:
         raise ValueError(f"counts must be numbers >= 0, got {values.dtype}")
+    values = values.double()
     if values.numel() and not bool(values.isfinite().all() and values.min() >= 0):
         worst = values.flatten()[(~(values >= 0) | ~values.isfinite()).flatten().int().argmax()]
         raise ValueError(f"counts must be finite and >= 0, got {worst.item()}")
     if not values.any():
         raise ValueError(f"counts must not all be 0, got shape {tuple(shape)}")
+    if not values.sum().isfinite():
+        raise ValueError("counts must have a finite sum, got one beyond double precision")

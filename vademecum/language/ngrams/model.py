@@ -209,7 +209,7 @@ def _at(values: Tensor, places: Tensor, missing: float) -> Tensor:
 
 def _read(texts: Any, V: int | None) -> tuple[Tensor, Tensor, int]:
     """All tokens, the number of each one's text, and how many ids there are."""
-    numbering = Numbering(None if V is None else whole("V", V, low=1))
+    numbering = Numbering(None if V is None else whole("V", V, low=1, high=2**31))
     portions = list(numbered(texts, numbering))
     if not sum(len(portion.ids) for portion in portions):
         raise ValueError("texts must hold a token, got none")

@@ -26,6 +26,7 @@ __all__ = ["Descent", "Options"]
 LEAST_RATE = 1e-4  # of the first, where the last step is
 SHARE = 30.0  # pairs times rate in a block, of the most frequent word
 LUMP = 3.0  # pairs times rate in a block, of each word drawn from the noise
+MEASURED = 16  # blocks whose loss is taken, of those that are put in at a time
 LONGEST = {"cpu": 512, "cuda": 2048}  # words of a block
 
 
@@ -62,7 +63,7 @@ class Descent:
         self.Z = Table(torch.zeros(V, d, device=device))
         law = corpus.counts / corpus.total
         self._kept = kept(law, options.subsample)
-        noise = law**options.noise
+        noise = (law / law.max()) ** options.noise  # also where a power of all would be 0
         self._noise = torch.tensor(noise.cumsum() / noise.sum(), device=device)
         left = law * self._kept
         N, M = self._sizes(float(noise.max() / noise.sum()), float((left / left.sum()).max()))
@@ -79,8 +80,8 @@ class Descent:
         each = 1 if objective == "cbow" else (c + 1) if dynamic else 2 * c
         busiest = max(0.0 if objective == "softmax" else k * noisiest, 2 * most)
         L = piece(c)
-        fits = int(SHARE / (eta * each * busiest)) // L
-        N = L * max(1, min(fits, LONGEST.get(self.device.type, 512) // L))
+        fits = min(SHARE / (eta * each * busiest), LONGEST.get(self.device.type, 512))
+        N = L * max(1, int(fits) // L)
         return N, 16 * max(1, round(eta * k * each * N / LUMP / 16))
 
     def run(self, *, progress: bool = False) -> list[float]:
@@ -93,7 +94,8 @@ class Descent:
                     found += self._learn(stretch, done, done + words)
                     done += words
                     tick(words)
-                losses.append(float(np.nanmean(found)) if np.isfinite(found).any() else np.nan)
+                total, terms = np.sum(found, 0) if found else (0.0, 0)
+                losses.append(float(total / terms) if terms else np.nan)
         return losses
 
     def _stretches(self) -> Iterator[tuple[Portion, int]]:
@@ -114,8 +116,8 @@ class Descent:
             yield stretch, read
             read = 0
 
-    def _learn(self, stretch: Portion, start: int, end: int) -> Iterator[float]:
-        """Learn from a stretch; the losses of a few blocks on the way.
+    def _learn(self, stretch: Portion, start: int, end: int) -> Iterator[tuple[float, int]]:
+        """Learn from a stretch; the losses of a few blocks on the way, and how many terms they had.
 
         The rate falls as if the words that were read, from `start` to `end`, were spread evenly.
         """
@@ -129,11 +131,17 @@ class Descent:
             share = (start + (end - start) * way / words) / total
             eta = self.options.rate * np.maximum(1 - share, LEAST_RATE)
             feed.fill(part, self._reach(blocks * feed.N), self._drawn(blocks), eta)
+            every = -(-blocks // MEASURED)
             for i in range(blocks):
-                if i == blocks // 2:
-                    loss = LOSSES[self.options.objective]
-                    yield float(loss(self.X, self.Z, feed.block()))
+                if i % every == every // 2:
+                    yield self._measure()
                 self._step()
+
+    def _measure(self) -> tuple[float, int]:
+        """The loss of the block that comes next, summed over its terms, and how many it has."""
+        block, objective = self._feed.block(), self.options.objective
+        terms = int((block.pairs > 0).sum() if objective == "cbow" else block.pairs.sum())
+        return (terms * float(LOSSES[objective](self.X, self.Z, block)), terms) if terms else (0, 0)
 
     def _learn_block(self) -> None:
         STEPS[self.options.objective](self.X, self.Z, self._feed.block())

@@ -24,7 +24,7 @@ from vademecum.language.word2vec._windows import unfold
 __all__ = ["LOSSES", "STEPS", "Block", "Table"]
 
 
-STABLE = 4.0  # how hard a row may be pulled at before its step is shortened
+STABLE = 2.0  # how hard a row may be pulled at before its step is shortened: beyond, it swings
 
 
 class Block:

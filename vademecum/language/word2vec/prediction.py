@@ -57,7 +57,8 @@ class SkipGram(BaseEstimator):
             hold the texts as numbers, 8 for each word, without a limit given up to 2**30; longer
             texts are read again in each epoch.
         progress: Whether to show a progress bar on standard error.
-        random_state: Where random numbers come from, as in scikit-learn.
+        random_state: Where random numbers come from, as in scikit-learn. On CUDA devices sums are
+            added up in any order: the same seed gives the same vectors but for rounding.
 
     Attributes:
         words_: The vocabulary, the most frequent word first.
@@ -157,9 +158,11 @@ class SkipGram(BaseEstimator):
         """The vectors of words, (n, d).
 
         Raises:
-            ValueError: If a word is unknown.
+            ValueError: If a word is unknown, or a single string is given.
         """
         check_is_fitted(self)
+        if isinstance(words, str):
+            raise ValueError(f"words must be a list of words, got {words!r}")
         return self.vectors_[[self._known.place(word) for word in words]]
 
     def neighbours(self, word: str, k: int = 10) -> Neighbours:
@@ -185,5 +188,5 @@ class SkipGram(BaseEstimator):
             noise=number("noise", self.noise, low=0.0),
             subsample=number("subsample", self.subsample, low=0.0),
             epochs=whole("epochs", self.epochs, low=1),
-            rate=number("rate", self.rate, above=0.0),
+            rate=number("rate", self.rate, above=0.0, high=10.0),
         )

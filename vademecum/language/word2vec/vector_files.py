@@ -105,7 +105,7 @@ def read_word2vec(path: str | os.PathLike[str], *, errors: Errors = "strict") ->
     with open(path, "rb") as file:
         V, d = _header(file, path)
         start = file.tell()
-        text = _is_text(file, d)
+        text = 2 * V * d <= size and _is_text(file, d)
         file.seek(start)
         if V * (2 * d if text else 4 * d + 2) > size:
             raise ValueError(f"{path} must hold {V} vectors of {d} numbers, got {size} bytes")
@@ -119,7 +119,7 @@ def read_word2vec(path: str | os.PathLike[str], *, errors: Errors = "strict") ->
 def _header(file: BinaryIO, path: str | os.PathLike[str]) -> tuple[int, int]:
     line = file.readline(100)
     sizes = line.split()
-    if len(sizes) != 2 or not all(size.isdigit() for size in sizes) or b"0" in sizes:
+    if len(sizes) != 2 or not all(size.isdigit() and int(size) for size in sizes):
         raise ValueError(
             f"{path} must begin with two numbers, words and entries, got {line[:40]!r}"
         )

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, whole
+from vademecum.arrays import lengths
 from vademecum.results import one_line
 
 __all__ = ["Neighbours", "WordVectors"]
@@ -147,7 +148,8 @@ class WordVectors:
     def _units(self) -> Tensor:
         """The directions of all vectors; a vector of zeros has none, and stays."""
         if self._directions is None:
-            self._directions = torch.nn.functional.normalize(self.vectors, dim=1)
+            size = lengths(self.vectors.detach(), 1, keepdim=True)
+            self._directions = self.vectors.detach() / torch.where(size > 0, size, 1)
         return self._directions
 
     def _nearest(self, goal: Tensor, left_out: list[int], k: int) -> Neighbours:
