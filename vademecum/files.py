@@ -1,10 +1,11 @@
 """Files that are never half written."""
 
 import os
-import tempfile
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 __all__ = ["replacing", "write_atomically"]
 
@@ -13,7 +14,8 @@ __all__ = ["replacing", "write_atomically"]
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary file to write, which takes the place of another when all went well.
 
-    It lies beside the other one, goes to the disk, and then under its name.
+    It lies beside the other one, goes to the disk, and then under its name. Who may read it stays
+    as it was; where nothing was, it is as for every new file.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -25,15 +27,17 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    temporary.touch(exist_ok=False)
     try:
-        yield Path(name)
-        with open(name, "rb+") as file:
+        mode = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
+        yield temporary
+        temporary.chmod(mode)  # whoever wrote it may have made another one of that name
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(temporary, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -192,6 +192,7 @@ BAD = [
     (lambda: small()(TOKENS, lengths=[3, 2]), r"lengths must be 2 integers, one for each row"),
     (lambda: small()(TOKENS, where=TOKENS > 0), "where must be None without pretraining=True"),
     (lambda: small(pretraining=True)(TOKENS, where=TOKENS), "where must be boolean, of the shape"),
+    (lambda: small(pretraining=True)(TOKENS, where=[0]), "where must be boolean, of the shape"),
 ]
 
 

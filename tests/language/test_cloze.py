@@ -36,6 +36,16 @@ def test_mask_tokens_with_one_share(shares):
     assert (found.decisions == 1 + shares.index(1)).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_small_integers_are_hidden_as_large_ones_are(dtype):
+    found, wanted = (
+        mask_tokens(x, mask=300, V=45, rate=0.5, generator=torch.Generator().manual_seed(0))
+        for x in (TOKENS.to(dtype), TOKENS)
+    )
+    assert found.tokens.tolist() == wanted.tokens.tolist()
+    assert found.labels.tolist() == wanted.labels.tolist()
+
+
 def test_pair_input_of_one_sentence():
     found = pair_input(torch.tensor([5, 6]), cls=1, sep=2)
     assert found.tokens.tolist() == [1, 5, 6, 2]
@@ -111,6 +121,12 @@ def test_pseudo_likelihood_of_bert_asks_for_hidden_places_alone():
     assert (found.log_probs - full.log_probs).abs().max() < 1e-12
 
 
+def test_pseudo_likelihood_of_half_precision_adds_in_single():
+    net = nn.Embedding.from_pretrained(torch.zeros(4, 3, dtype=torch.bfloat16))
+    found = pseudo_likelihood(net, torch.zeros(1, 500, dtype=torch.long), mask=3)
+    assert abs(float(found.log_likelihood) / (500 * math.log(3)) + 1) < 1e-5
+
+
 def test_pseudo_likelihoods_of_a_uniform_model():
     model = nn.Embedding.from_pretrained(torch.zeros(5, 4, dtype=torch.float64))
     for row in itertools.product(range(4), repeat=2):
@@ -126,6 +142,8 @@ BAD = [
     (lambda: mask_tokens(TOKENS.float(), **MASKED), "tokens must be a tensor of integers"),
     (lambda: mask_tokens(TOKENS, rate=1.5, **MASKED), "rate must be <= 1, got 1.5"),
     (lambda: mask_tokens(TOKENS, shares=(0.8, 0.1, 0.2), **MASKED), "shares must be three"),
+    (lambda: mask_tokens(TOKENS, shares=(math.nan, 0.1, 0.1), **MASKED), "shares must be three"),
+    (lambda: mask_tokens(TOKENS.bool(), **MASKED), "tokens must be a tensor of integers"),
     (lambda: mask_tokens(TOKENS[0], lengths=torch.ones(1), **MASKED), r"must be \(n, T\) with"),
     (lambda: pair_input([], **PAIRS), "sentences of first must be rows of one token or more"),
     (lambda: pair_input([1], cls=-1, sep=2), "cls must be >= 0, got -1"),

@@ -135,7 +135,11 @@ BAD = [
     (lambda: small()(WORDS, lengths=torch.tensor([4, 1])), "lengths must be between 0 and 3"),
     (lambda: small(V=None).predictions(WORDS), "V must be given to the constructor"),
     (lambda: small().loss(WORDS, WORDS[0]), r"targets must have the shape \(2, 3\), T >= 2"),
-]
+    (lambda: small().loss(WORDS, WORDS[..., 0].double()), "targets must be integers of shape"),
+    (lambda: small().loss(WORDS, WORDS[..., 0] + 99), "targets must be between 0 and .*, got 100"),
+    (lambda: small().loss(WORDS, WORDS[..., 0], lengths=torch.tensor([1, 0])),
+     r"lengths must be > 1 somewhere, got \[1, 0\]"),
+]  # fmt: skip
 
 
 @pytest.mark.usefixtures("unchecked")

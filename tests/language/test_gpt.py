@@ -118,6 +118,14 @@ def test_ragged_rows_continue_as_they_would_alone(all_slots):
 
 
 @torch.no_grad()
+def test_lengths_of_any_integers_say_where_rows_end():
+    net, tokens = small(), torch.randint(11, (3, 5))
+    lengths = torch.tensor([5, 0, 2], dtype=torch.uint8)
+    found, every = net(tokens, lengths=lengths, last=True), net(tokens)
+    assert torch.equal(found[:, 0], every[torch.arange(3), torch.tensor([4, 0, 1])])
+
+
+@torch.no_grad()
 def test_padding_that_ends_beyond_the_context_is_harmless():
     net, tokens = small(), torch.randint(11, (2, 8))
     cache = net.make_cache(2, 10)

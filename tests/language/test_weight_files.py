@@ -222,3 +222,13 @@ def test_save_weights_writes_every_name(make, tmp_path):
     mine, theirs = model(tokens), other(tokens)
     assert torch.equal(*((x if isinstance(x, Tensor) else x.hidden) for x in (mine, theirs)))
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.safetensors"]
+
+
+def test_who_may_read_a_file_is_as_for_others(tmp_path):
+    plain, ours = tmp_path / "plain", tmp_path / "a.safetensors"
+    plain.touch()
+    save_weights(gpt(), ours)
+    assert ours.stat().st_mode == plain.stat().st_mode
+    ours.chmod(0o600)
+    save_weights(gpt(), ours)
+    assert ours.stat().st_mode & 0o777 == 0o600

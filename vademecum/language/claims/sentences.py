@@ -58,6 +58,7 @@ def contextual_embeddings(
     """
     for T, d in ((5, 4), (7, 6)):
         corpus = torch.stack([torch.randperm(8)[:T] for _ in range(4)])
+        corpus[:, 0] = torch.randperm(8)[:4]  # no sentence twice
         corpus[:, 1] = 1  # the word in question
         for name, own in contextual(d).items():
             table = torch.randn(8, d)

@@ -20,6 +20,9 @@ from vademecum.results import one_line
 
 __all__ = ["MaskedTokens", "mask_tokens"]
 
+_WIDE = (torch.int64, torch.int32)
+_INTEGERS = (*_WIDE, torch.int16, torch.int8, torch.uint8)
+
 
 class MaskedTokens(NamedTuple):
     """Tokens some of which are hidden.
@@ -81,11 +84,12 @@ def mask_tokens(
     """
     V, mask = whole("V", V, low=1), whole("mask", mask, low=0)
     rate = number("rate", rate, low=0, high=1)
-    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+    if len(shares) != 3 or min(shares) < 0 or not abs(sum(shares) - 1) <= 1e-9:  # also for NaN
         raise ValueError(f"shares must be three probabilities that sum to one, got {shares}")
-    if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.dtype == torch.bool:
+    if not isinstance(tokens, Tensor) or tokens.dtype not in _INTEGERS:
         given = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ValueError(f"tokens must be a tensor of integers, got {given}")
+    tokens = tokens if tokens.dtype in _WIDE else tokens.long()  # bytes hold no -100
     insist_on_tokens("tokens", [tokens.flatten()], V)
     where, first = source(generator, tokens.device), shares[0]
     u, v = torch.rand((2, *tokens.shape), **where).to(tokens.device)

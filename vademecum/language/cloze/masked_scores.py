@@ -99,6 +99,8 @@ def pseudo_likelihood(
         for parts in _hidden(rows, mask, never, V, memory):
             copies, own, i, t = (part.to(device) for part in parts)
             logits = _at(model, copies, t, output)
+            if logits.dtype in (torch.float16, torch.bfloat16):  # sums would lose their digits
+                logits = logits.float()
             new = logits.log_softmax(-1).gather(-1, own[:, None])[:, 0]
             if found is None:
                 found = new.new_zeros(len(rows), longest)

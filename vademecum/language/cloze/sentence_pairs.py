@@ -7,6 +7,7 @@ sentences but A and that one. The claims are `bert_input` and `next_sentence_pre
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -128,8 +129,8 @@ def nsp_pairs(
     if context is not None:
         whole("context", context, low=5)
     sentences = [_sentence("documents", row) for document in documents for row in document]
-    ends = torch.tensor([len(document) for document in documents]).cumsum(0) - 1
-    starts = [i for i in range(len(sentences)) if i not in set(ends.tolist())]
+    ends = {end - 1 for end in accumulate(map(len, documents))}
+    starts = [i for i in range(len(sentences)) if i not in ends]
     if len(sentences) < 3 or not starts:
         raise ValueError(
             f"documents must hold three sentences, one with a successor, got {len(sentences)}"

@@ -235,15 +235,16 @@ class BERT(Body):
         if where is not None:
             if not self.pretraining:
                 raise ValueError("where must be None without pretraining=True: there are no logits")
-            if where.dtype != torch.bool or where.shape != tokens.shape:
-                given = f"{where.dtype} of shape {tuple(where.shape)}"
+            known = isinstance(where, Tensor)
+            if not known or where.dtype != torch.bool or where.shape != tokens.shape:
+                given = f"{where.dtype} of shape {tuple(where.shape)}" if known else repr(where)
                 raise ValueError(f"where must be boolean, of the shape of tokens, got {given}")
 
 
 @torch.no_grad()
 def _draw(module: nn.Module) -> None:
     """Normal numbers of deviation 0.02, and zeros."""
-    if isinstance(module, nn.Linear | nn.Embedding):
+    if isinstance(module, nn.Linear | nn.Embedding) and not module.weight.is_meta:
         nn.init.normal_(module.weight, 0, 0.02)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)

@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from vademecum.arguments import number, row_lengths, whole
 from vademecum.language.networks._character_cnn import CharacterCNN, spelled
+from vademecum.language.networks._tokens import insist_on_tokens
 from vademecum.results import one_line
 
 __all__ = ["ELMo", "ELMoOutput", "ELMoPredictions", "ELMoWords"]
@@ -219,6 +220,7 @@ class ELMo(nn.Module):
             lengths: How many words of each sentence are real; all by default.
         """
         found = self.predictions(characters, lengths=lengths)
+        insist_on_tokens(targets, name="targets")
         if targets.shape != characters.shape[:2] or targets.shape[1] < 2:
             shape = tuple(characters.shape[:2])
             raise ValueError(
@@ -226,9 +228,12 @@ class ELMo(nn.Module):
             )
         pairs = torch.ones_like(targets[:, 1:], dtype=torch.bool)
         if lengths is not None:
-            pairs = torch.arange(1, targets.shape[1], device=pairs.device) < lengths[:, None]
-        after = F.cross_entropy(found.following[:, :-1][pairs], targets[:, 1:][pairs])
-        before = F.cross_entropy(found.preceding[:, 1:][pairs], targets[:, :-1][pairs])
+            real = lengths[:, None].to(pairs.device)
+            pairs = torch.arange(1, targets.shape[1], device=pairs.device) < real
+            if lengths.device.type == "cpu" and not pairs.any():
+                raise ValueError(f"lengths must be > 1 somewhere, got {lengths.tolist()}")
+        after = _cross_entropy(found.following[:, :-1][pairs], targets[:, 1:][pairs])
+        before = _cross_entropy(found.preceding[:, 1:][pairs], targets[:, :-1][pairs])
         return after + before
 
     def freeze(self) -> "ELMo":
@@ -265,3 +270,15 @@ class ELMo(nn.Module):
             x = new if len(found) == 1 else new + x
             found.append(x)
         return found
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean over rows; on the CPU what is out of range is told, elsewhere the device stops."""
+    try:
+        return F.cross_entropy(logits, targets.long())
+    except IndexError:
+        low, high = targets.amin().item(), targets.amax().item()
+        V = logits.shape[1]
+        raise ValueError(
+            f"targets must be between 0 and {V - 1}, got {low if low < 0 else high}"
+        ) from None

@@ -147,7 +147,7 @@ class GPT(nn.Module):
         """
         x = self.embed(tokens, lengths=lengths, cache=cache)
         if last:
-            x = x[:, -1:] if lengths is None else _at(x, lengths - 1)
+            x = x[:, -1:] if lengths is None else _at(x, lengths)
         return self.lm_head(x)
 
     def embed(
@@ -228,7 +228,7 @@ class GPT(nn.Module):
     def _draw(self) -> None:
         """Normal numbers of deviation 0.02, smaller where many blocks add up."""
         for name, module in self.named_modules():
-            if isinstance(module, Map | nn.Embedding):
+            if isinstance(module, Map | nn.Embedding) and not module.weight.is_meta:
                 added = name.endswith("c_proj")
                 layers = len(self.transformer.h)
                 nn.init.normal_(module.weight, 0, 0.02 / math.sqrt(2 * layers) if added else 0.02)
@@ -250,7 +250,7 @@ class _Body(nn.Module):
         self.h, self.ln_f = nn.ModuleList(blocks), norm
 
 
-def _at(x: Tensor, places: Tensor) -> Tensor:
-    """The vectors at one place of each row: (n, 1, d)."""
-    places = places.long().to(x.device).clamp(min=0)
+def _at(x: Tensor, lengths: Tensor) -> Tensor:
+    """The vectors of the last real token of each row, or of the first where none is: (n, 1, d)."""
+    places = (lengths.long().to(x.device) - 1).clamp(0, x.shape[1] - 1)
     return x.gather(1, places[:, None, None].expand(-1, 1, x.shape[2]))
