@@ -96,10 +96,12 @@ def bert_encoder(
         first = wanted[:, 0] @ net.pooler.dense.weight.T + net.pooler.dense.bias
         yield equals("pooled vectors", found.pooled, first.tanh(), tol=1e-10, **at)
         lengths = torch.tensor([4, 6, 2])
-        packed = net(tokens, segments, lengths=lengths).hidden
+        packed, pooled = net(tokens, segments, lengths=lengths)
         for i, T in enumerate(lengths.tolist()):
             alone = by_torch(net, tokens[i : i + 1, :T], segments[i : i + 1, :T], heads, 10)
             yield equals("a row in a batch", packed[i, :T], alone[0], tol=1e-10, T=T, **at)
+            read = (net.pooler.dense.weight @ alone[0, 0] + net.pooler.dense.bias).tanh()
+            yield equals("its pooled vector", pooled[i], read, tol=1e-10, T=T, **at)
         back = drawn(GPT(**sizes))
         f = (lambda x, net=net: net(x[None]).hidden[0]) if looks == "both ways" else (
             lambda x, back=back: back.embed(x[None])[0])  # fmt: skip
