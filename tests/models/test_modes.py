@@ -19,6 +19,7 @@ from vademecum.gradients import (
     jacobian,
     per_example_gradients,
 )
+from vademecum.models import evaluation
 from vademecum.testing.laws import changes, snapshot
 
 X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
@@ -123,6 +124,15 @@ def test_attention_takes_one_path(fast):
     ]
     wanted = (moved[0] - moved[1]).flatten() / (2 * step)
     torch.testing.assert_close(J @ v, wanted, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_fused_kernels_are_for_attention_alone(fused):
+    with evaluation(nn.Linear(2, 2), fused=fused):
+        assert torch.backends.cuda.flash_sdp_enabled() is fused
+        assert not torch.backends.mha.get_fastpath_enabled()
+    assert torch.backends.cuda.flash_sdp_enabled()
+    assert torch.backends.mha.get_fastpath_enabled()
 
 
 def test_threads_leave_global_flags_as_they_were():

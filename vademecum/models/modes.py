@@ -5,8 +5,9 @@ it has just computed. Afterwards all attributes of all modules are what they wer
 them have the values that they had, and lists, dicts and sets hold what they held.
 
 Meanwhile torch computes by its plain operations where its fast ones lack a derivative or have a
-wrong one: attention (whose fast path also gives zeros where a mask hides a token), cuDNN's
-recurrent layers, compiled code, and weight normalisation $w = g v / \|v\|$.
+wrong one: attention, cuDNN's recurrent layers, compiled code, and weight normalisation
+$w = g v / \|v\|$. Its transformer layers never take their fast path, which gives zeros where a mask
+hides a token, and nested tensors between layers.
 """
 
 from collections import OrderedDict, defaultdict, deque
@@ -48,7 +49,7 @@ def evaluation(model: nn.Module, *, fused: bool = False) -> Iterator[None]:
     """
     modules = [module for _, module in named_modules(model)]
     attention = nullcontext() if fused else _PLAIN_ATTENTION
-    with untouched(modules), attention, ExitStack() as stack:
+    with untouched(modules), _PLAIN_LAYERS, attention, ExitStack() as stack:
         for context in _plain_kernels(modules):
             stack.enter_context(context)
         for module in modules:
@@ -134,20 +135,17 @@ def _plain_kernels(modules: list[nn.Module]) -> Iterator[AbstractContextManager[
         yield _PlainWeightNorm()
 
 
-class _PlainAttention:
-    """Plain attention until the last of all threads that asked for it leaves: flags are global."""
+class _Shared:
+    """A setting of torch until the last of all threads that asked for it leaves: it is global."""
 
-    def __init__(self):
-        self._lock, self._inside, self._flags = Lock(), 0, ExitStack()
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]):
+        self._make, self._lock, self._inside, self._flags = make, Lock(), 0, ExitStack()
 
     def __enter__(self) -> None:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                fast = torch.backends.mha.get_fastpath_enabled()
-                self._flags.enter_context(sdpa_kernel(SDPBackend.MATH))
-                self._flags.callback(torch.backends.mha.set_fastpath_enabled, fast)
-                torch.backends.mha.set_fastpath_enabled(False)
+                self._flags.enter_context(self._make())
 
     def __exit__(self, *_: Any) -> None:
         with self._lock:
@@ -156,7 +154,18 @@ class _PlainAttention:
                 self._flags.close()
 
 
-_PLAIN_ATTENTION = _PlainAttention()
+@contextmanager
+def _no_fast_path() -> Iterator[None]:
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+_PLAIN_ATTENTION = _Shared(lambda: sdpa_kernel(SDPBackend.MATH))
+_PLAIN_LAYERS = _Shared(_no_fast_path)
 
 
 class _PlainWeightNorm(TorchFunctionMode):
