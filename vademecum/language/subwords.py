@@ -78,7 +78,8 @@ def train_tokenizer(
             enough.
         V: The most tokens to have, special ones included.
         kind: "bpe" on bytes, with which every text is spelled out exactly, or "wordpiece" on words
-            and signs, as BERT has it: case is kept, spaces are not.
+            and signs, as BERT has it: case is kept, spaces are not, and a word of more than 100
+            characters is unknown.
         special: Tokens that stand for no text and come first, such as "<end>"; they are found in
             texts, too. WordPiece gets "[UNK]" if it is not among them.
         min_count: How often a pair must be seen to be joined.

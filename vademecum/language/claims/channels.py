@@ -31,9 +31,11 @@ def noisy_channel(power: float = 1.0):
     and channel $(0.4, 0.6)$ give $0.36 : 0.06$, though the second target fits the source better.
 
     Checked with `noisy_channel` on joint laws with distinct integer weights, by counting in
-    fractions; weights below the range of floats are one factor. (Sheet D says that large language
-    models use this rule. They do not: they model the next or the masked token directly, and nobody
-    computes $P(s \mid t)$.)
+    fractions; weights below the range of floats are one factor.
+
+    *Note.* One sheet (D-300) says that large language models make use of this rule. The formula is
+    right, but belongs to statistical recognition and translation: models such as GPT and BERT give
+    the next or the masked token directly, and never compute $P(s \mid t)$.
 
     Knobs:
         power: The power of the prior in the product; 0 leaves the channel alone.

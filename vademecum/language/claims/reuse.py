@@ -155,8 +155,8 @@ def layer_probe(
     hidden.weight.data, hidden.bias.data = torch.ones(2, 2), torch.tensor([0.0, -1.0])
     own = nn.Sequential(nn.Linear(2, 16), nn.ReLU()) if probe == "hidden" else nn.Identity()
     if isinstance(own, nn.Sequential):
-        own[0].get_parameter("weight").data[0] = 1.0
-        own[0].get_parameter("bias").data[0] = -1.0
+        own[0].get_parameter("weight").data[:2] = 1.0  # two units that read parity, by the side
+        own[0].get_parameter("bias").data[:2] = torch.tensor([0.0, -1.0])  # of 14 random ones
     model = nn.ModuleDict({"input": own, "layer": nn.Sequential(hidden, nn.ReLU())})
     reader = _Both(model)
     before = [p.detach().clone() for p in reader.parameters()]

@@ -107,8 +107,8 @@ def cross_entropy_estimate(
                      math.log(whole.numerator) - math.log(whole.denominator), tol=1e-10,
                      k=k)  # fmt: skip
     for p, q, x in (
-        ((0.2, 0.5, 0.3), (0.4, 0.25, 0.35), None),
         ((0.9, 0.1), (0.9, 0.1), [0, 0, 0]),
+        ((0.2, 0.5, 0.3), (0.4, 0.25, 0.35), None),
     ):
         p, q = torch.tensor(p), torch.tensor(q)
         x = torch.multinomial(p, N + 1, replacement=True) if x is None else torch.tensor(x)
@@ -166,7 +166,7 @@ def perplexity(base: float = math.e, mean: Literal["tokens", "rows"] = "tokens")
         base: What is raised to the power of the cross-entropy in nats.
         mean: Over what the logarithms are averaged when rows are of unequal length.
     """
-    for V in (2, 10, 1000):
+    for V in (1000, 10, 2):
         uniform = same_for_all(torch.full((V,), 1 / V))
         found = perplexity_of(uniform, torch.randint(V, (2, 5)))
         yield equals("perplexity of the uniform model, over V", found.perplexity / V, 1.0,
