@@ -33,7 +33,5 @@ def test_a_small_model_learns_python_from_python():
     learned = bits_per_byte(net, data.test[:20_000], n * 20_000 // len(data.test))
     counted = NGramModel(data.train, 1, V=1024)
     alone = bits_per_byte(counted, data.test[:20_000], n * 20_000 // len(data.test))
-    assert (
-        learned < alone
-    )  # what no model reaches that does not look back; 0.89 of it when measured
+    assert learned < alone  # what came before tells something: measured 0.88 and 0.89 of it
     assert 0 <= share_that_tokenises(net, data, n=10, new=32) <= 1
