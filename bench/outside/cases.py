@@ -22,6 +22,7 @@ KINKS = (
 )
 GRAPHS: tuple[str, ...] = ("oversmoothing", "leaf_influence", "wl_ceiling")
 EXAMPLES: tuple[str, ...] = ("per_example_gradients", "gradient_norms", "gradient_noise")
+LANGUAGE = ("perplexity", "linear_probe")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
     *("spectral_density", "gauss_newton", "gradient_covariance", "sharpness", "curvature_trace"),
@@ -92,6 +93,8 @@ class Case:
         if instrument in GRAPHS and subject.graph is None:
             return "no graph"
         plain = isinstance(subject.x, Tensor) and subject.x.is_floating_point()
+        if instrument in LANGUAGE and _tokens(subject.x) is not subject.y:
+            return "it does not give the next token"
         if instrument in IN_THETA and not list(subject.model.parameters()):
             return "no parameters"
         if instrument in ("gauss_newton", "gradient_covariance"):
@@ -104,6 +107,10 @@ class Case:
         if instrument in (*KINKS, "fit_readout", "backprop", "tape") and not plain:
             return "the input is not one tensor of floats"
         return _look_up(self.skip, instrument)
+
+
+def _tokens(x: Any) -> Any:
+    return x.get("input_ids", x) if isinstance(x, Mapping) else x
 
 
 def _look_up(table: Mapping[str, str], instrument: str) -> str | None:

@@ -32,12 +32,14 @@ from bench.outside.oracles import Oracle
 from bench.outside.pieces import PIECES
 from bench.outside.state import can_be_saved, differences, own_output, state_of
 from bench.outside.symmetries import SYMMETRIES
+from bench.outside.texts import TEXTS
 from vademecum.models import SlowPathWarning
 
 __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
 INSTRUMENTS = {
     **DERIVATIVES, **CURVATURE, **MEASURES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
+    **TEXTS,
 }  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"
