@@ -135,6 +135,20 @@ def test_fused_kernels_are_for_attention_alone(fused):
     assert torch.backends.mha.get_fastpath_enabled()
 
 
+def test_buffers_that_code_registers_anew_come_back():
+    class Longest(nn.Linear):
+        def forward(self, input):
+            self.register_buffer("longest", torch.tensor(len(input)))
+            return super().forward(input)
+
+    net = Longest(3, 2)
+    net.register_buffer("longest", torch.tensor(0))
+    before = net.longest
+    with evaluation(net):
+        net(torch.ones(4, 3))
+    assert net.longest is before
+
+
 def test_threads_leave_global_flags_as_they_were():
     met = [Barrier(2, timeout=60) for _ in range(2)]
 

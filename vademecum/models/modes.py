@@ -65,10 +65,13 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
     """Give modules their attributes back afterwards, and torch's generators their states."""
     before: list[tuple[Any, Any]] = []
     tables: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = []
+    buffers: list[tuple[Any, Any]] = []
     copies: dict[int, Tensor] = {}
     for module in modules:
         own = vars(module)
         before.append((own, own.copy()))
+        if own["_buffers"]:
+            buffers.append((own["_buffers"], own["_buffers"].copy()))
         tables.append((own, [(table, table.copy()) for table in _tables_of(own) if table]))
         for key in own.keys() - INTERNAL:
             value = own[key]
@@ -90,12 +93,15 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
         for now, then in reversed(before):  # modules may share what they hold
             if len(now) != len(then) or not _alike(now, then):
                 _refill(now, then)
-        for own, filled in tables:  # whose entries nobody replaces
+        for own, filled in tables:  # whose entries nobody replaces, but buffers
             if sum(map(len, _tables_of(own))) != sum([len(then) for _, then in filled]):
                 for key in _TABLES:
                     own[key].clear()
                 for now, then in filled:
                     now.update(then)
+        for now, then in buffers:
+            if not _alike(now, then):
+                _refill(now, then)
 
 
 def _entries(value: Any) -> list[tuple[Any, Any]]:
