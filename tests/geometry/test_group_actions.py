@@ -92,6 +92,23 @@ def test_features_are_not_moved_by_a_table_that_only_looks_like_turns():
         FeatureAction(Group.from_table(Group.cyclic(4).table))
 
 
+def test_buffers_that_models_write_into_are_as_they_were():
+    class Counts(nn.Module):
+        calls: torch.Tensor
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls += 1
+            return x.sum(1, keepdim=True) * self.calls
+
+    model = Counts()
+    assert invariance_error(model, torch.eye(4), group=Group.symmetric(4)).error == 0
+    assert float(model.calls) == 0
+
+
 def test_a_single_sample_has_no_standard_error():
     found = invariance_error(nn.Flatten(), torch.eye(4), group=Group.cyclic(4), samples=1)
     assert found.standard_error != found.standard_error

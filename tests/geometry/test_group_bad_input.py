@@ -56,6 +56,9 @@ MISTAKES = [
     (lambda: Group.from_table(ints([0, 1], [1, 1])), "here 1 has no inverse"),
     (lambda: Group.from_table(ints([0, 0], [1, 1]), names="ab"),
      "no element leaves all others as they are"),
+    (lambda: Group.from_table(ints([0, 1], [0, 1])), "here no element leaves all others as they"),
+    (lambda: Group.from_table(ints([0, 1, 2, 3], [1, 1, 0, 1], [2, 2, 2, 0], [3, 0, 3, 3])),
+     "; 1 has no inverse"),  # but from the right
     (lambda: Group.from_operation([1, 2, 3, 4, 5], lambda a, b: a * b % 6),
      "here 2 times 3 is no element"),
     (lambda: Group.from_operation(range(5), lambda a, b: (a - b) % 5),

@@ -23,6 +23,7 @@ from vademecum.arrays import lengths
 from vademecum.geometry.groups.actions import Action, default_action
 from vademecum.geometry.groups.finite_groups import Group
 from vademecum.models import (
+    ModelState,
     Output,
     batches,
     call_arguments,
@@ -225,9 +226,9 @@ def _errors(
 
     def outputs(moved: Any) -> Tensor:
         args, kwargs = call_arguments(map_tensors(moved, Tensor.clone))  # a model may write into it
-        with own_randomness(None):  # the same random numbers each time
-            found = chosen_output(model(*args, **kwargs), output)
-        return differentiable_output(found, graph=False)
+        with own_randomness(None):  # the same random numbers each time, and buffers as they were
+            found = ModelState(model).run(lambda: model(*args, **kwargs))
+        return differentiable_output(chosen_output(found, output), graph=False)
 
     before = outputs(x)
     rows = _rows(x, before, action)
