@@ -106,6 +106,9 @@ def test_representations_act_on_vectors_of_their_own_dtype():
         assert group.natural()(g, x).equal(x @ group.natural().matrix(g).T)
         y = torch.randn(2, 3, dtype=torch.float32)
         assert signs(group)(g, y[:, :1]).dtype == torch.float32
+    turns = plane(Group.cyclic(5))
+    v = torch.randn(4, 2, dtype=torch.float64)
+    torch.testing.assert_close(turns(1, v), torch.einsum("ij,nj->ni", turns.matrix(1), v))
 
 
 def test_characters_of_irreducible_representations_are_orthonormal():
