@@ -179,7 +179,8 @@ class GATConv(_Heads):
         h = self.lin(x).unflatten(1, (self.heads, self.out_channels))
         # a^T (W x) = (W^T a)^T x, which costs edges nothing and nodes little
         W = self.lin.weight.unflatten(0, (self.heads, self.out_channels))
-        s, t = (torch.einsum("hci,hc->hi", W, a[0]) @ x.t() for a in (self.att_src, self.att_dst))
+        ends = torch.einsum("hci,khc->khi", W, torch.cat([self.att_src, self.att_dst]))
+        s, t = (ends.flatten(0, 1) @ x.t()).chunk(2)
         alpha = edge_softmax(graph.edges, s, t, self.negative_slope)
         return self._average(graph, alpha, h, attention)
 
@@ -263,6 +264,6 @@ class GATv2Conv(_Heads):
 
 def _softmax(edges: SortedEdges, scores: Tensor) -> Tensor:
     """The softmax of numbers of edges, (heads, E), over the edges into each node."""
-    top = at_edges(edges, edge_maxima(edges.rows, scores.detach()))
+    top = at_edges(edges, edge_maxima(edges, scores.detach()))
     powers = (scores - top).exp()
     return powers / at_edges(edges, edge_totals(edges, powers))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vademecum.geometry.graphs._sorted_edges import Rows, SortedEdges
+from vademecum.geometry.graphs._sorted_edges import SortedEdges
 
 __all__ = ["at_edges", "edge_maxima", "edge_softmax", "edge_totals"]
 
@@ -30,13 +30,16 @@ def edge_softmax(edges: SortedEdges, by_source: Tensor, by_target: Tensor, slope
     return _Softmax.apply(by_source, by_target, edges, slope)  # pyright: ignore[reportReturnType]
 
 
-def edge_maxima(rows: Rows, z: Tensor) -> Tensor:
-    """The largest number among each node's edges, 0 without any."""
-    if not z.shape[-1]:
-        return z.new_zeros(len(z), len(rows.ptr) - 1)
-    return torch.stack(
-        [torch.segment_reduce(r, "max", offsets=rows.ptr, initial=None) for r in z]
-    ).nan_to_num(neginf=0.0)
+def edge_maxima(edges: SortedEdges, z: Tensor) -> Tensor:
+    """The largest number among the edges into each node; not to be asked for without any."""
+    return _reduced(edges, z, "max")
+
+
+def _reduced(edges: SortedEdges, z: Tensor, how: str, *, source: bool = False) -> Tensor:
+    if not z.numel():
+        return z.new_zeros(len(z), edges.num_nodes)
+    ptr = edges.copies(len(z), transpose=source).ptr
+    return torch.segment_reduce(z.flatten(), how, offsets=ptr).view(len(z), -1)
 
 
 class _AtEdges(torch.autograd.Function):
@@ -66,13 +69,8 @@ class _AtEdges(torch.autograd.Function):
 class _Totals(torch.autograd.Function):
     @staticmethod
     def forward(z, edges, source):
-        rows = edges.rows
-        if source:
-            rows, order = edges.transposed
-            z = z.index_select(1, order)
-        if not z.numel():
-            return z.new_zeros(len(z), edges.num_nodes)
-        return torch.stack([torch.segment_reduce(r, "sum", offsets=rows.ptr) for r in z])
+        z = z.index_select(1, edges.transposed[1]) if source else z
+        return _reduced(edges, z, "sum", source=source)
 
     @staticmethod
     def setup_context(ctx: Any, inputs, output):
@@ -100,7 +98,7 @@ class _Softmax(torch.autograd.Function):
     def forward(s, t, edges, slope):
         z = s.index_select(1, edges.sources).add_(t.index_select(1, edges.targets))
         torch.nn.functional.leaky_relu_(z, slope)
-        z.sub_(edge_maxima(edges.rows, z).index_select(1, edges.targets)).exp_()
+        z.sub_(edge_maxima(edges, z).index_select(1, edges.targets)).exp_()
         totals = _Totals.forward(z, edges, False)
         return z.div_(totals.index_select(1, edges.targets))
 
@@ -114,14 +112,14 @@ class _Softmax(torch.autograd.Function):
     def _slopes(ctx: Any, s: Tensor, t: Tensor) -> Tensor:
         s, t, edges = s.detach(), t.detach(), ctx.edges
         z = s.index_select(1, edges.sources).add_(t.index_select(1, edges.targets))
-        return torch.where(z > 0, 1.0, ctx.slope).to(z.dtype)
+        return z.gt_(0).mul_(1 - ctx.slope).add_(ctx.slope)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs):
         s, t, alpha = ctx.saved_tensors
         edges, by_alpha = ctx.edges, alpha * grad_outputs[0]
         mean = at_edges(edges, edge_totals(edges, by_alpha))
-        by_z = (by_alpha - alpha * mean) * _Softmax._slopes(ctx, s, t)
+        by_z = torch.addcmul(by_alpha, alpha, mean, value=-1) * _Softmax._slopes(ctx, s, t)
         return edge_totals(edges, by_z, source=True), edge_totals(edges, by_z), None, None
 
     @staticmethod

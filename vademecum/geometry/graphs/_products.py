@@ -6,7 +6,7 @@ $$y_i = \sum_{e:\, j \to i} a_e x_j \qquad\text{and}\qquad s_e = \langle g_i, x_
 The derivatives of the first, by $a$ and by $x$, are the second and the product with the transposed
 matrix; those of the second are the first and its transpose. So the two are closed under
 differentiation, and nothing as large as edges times features is ever stored. With heads, $a$ is
-(heads, E) and $x$ is (N, heads, d), one product a head.
+(heads, E) and $x$ is (N, heads, d): one product with as many copies of the graph.
 
 Each row is summed from its first edge to its last by one thread, on every device: the result does
 not change from run to run.
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.geometry.graphs._quiet_sparse import quiet_sparse
-from vademecum.geometry.graphs._sorted_edges import Rows, SortedEdges
+from vademecum.geometry.graphs._sorted_edges import Copies, Rows, SortedEdges
 
 __all__ = ["neighbour_products", "neighbour_sums"]
 
@@ -138,18 +138,20 @@ def _sums(
     transpose: bool,
     turned: Callable[[], Tensor] | None,
 ) -> Tensor:
-    rows = edges.rows
-    if transpose:
-        rows, order = edges.transposed
-        if a is not None:
-            a = a.index_select(-1, order) if turned is None else turned()
+    if transpose and a is not None:
+        a = a.index_select(-1, edges.transposed[1]) if turned is None else turned()
     if a is None or a.ndim == 1:
-        return _product(rows, a, x)
-    heads = [_product(rows, w, x[:, h]) for h, w in enumerate(a)]
-    return torch.stack(heads, 1)
+        return _product(edges.copies(1, transpose=transpose), a, x)
+    copies = edges.copies(len(a), transpose=transpose)
+    return _product(copies, a.flatten(), _stacked(x)).unflatten(0, (len(a), -1)).transpose(0, 1)
 
 
-def _product(rows: Rows, a: Tensor | None, x: Tensor) -> Tensor:
+def _stacked(x: Tensor) -> Tensor:
+    """Features (N, heads, d) head by head, as of so many copies of the graph."""
+    return x.transpose(0, 1).flatten(0, 1)
+
+
+def _product(rows: Rows | Copies, a: Tensor | None, x: Tensor) -> Tensor:
     if not rows.columns.numel() or not x.numel():
         return torch.zeros_like(x, memory_format=torch.contiguous_format)
     flat = x.reshape(len(x), -1)
@@ -167,20 +169,24 @@ def _product(rows: Rows, a: Tensor | None, x: Tensor) -> Tensor:
 
 
 def _products(edges: SortedEdges, g: Tensor, x: Tensor) -> Tensor:
-    if x.ndim == 3:
-        return torch.stack([_products(edges, g[:, h], x[:, h]) for h in range(x.shape[1])])
+    heads = x.shape[1:2] if x.ndim == 3 else ()
     if not edges.num_edges or not x.numel():
-        return x.new_zeros(edges.num_edges)
+        return x.new_zeros(*heads, edges.num_edges)
     dtype = x.dtype
+    rows = edges.copies(*heads or (1,))
+    g, x = (_stacked(t) for t in (g, x)) if heads else (g, x)
     g, x = (t.reshape(len(t), -1).contiguous() for t in (g, x))
     if dtype not in (torch.float32, torch.float64):
         g, x = g.float(), x.float()
-    pattern = _matrix(edges.rows, None, x)
-    return torch.sparse.sampled_addmm(pattern, g, x.t(), beta=0.0).values().to(dtype)
+    pattern = _matrix(rows, None, x)
+    found = torch.sparse.sampled_addmm(pattern, g, x.t(), beta=0.0).values().to(dtype)
+    return found.view(*heads, edges.num_edges)
 
 
-def _matrix(rows: Rows, a: Tensor | None, x: Tensor) -> Tensor:
+def _matrix(rows: Rows | Copies, a: Tensor | None, x: Tensor) -> Tensor:
     if a is None:
         a = torch.ones(rows.columns.numel(), dtype=x.dtype, device=x.device)
     with quiet_sparse():
-        return torch.sparse_csr_tensor(*rows, a, (len(x), len(x)), check_invariants=False)
+        return torch.sparse_csr_tensor(
+            rows.ptr, rows.columns, a, (len(x), len(x)), check_invariants=False
+        )

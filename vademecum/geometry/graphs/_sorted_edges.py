@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vademecum.geometry.graphs._quiet_sparse import quiet_sparse
 
-__all__ = ["Rows", "SortedEdges", "one_way_edge", "starts_of_rows"]
+__all__ = ["Copies", "Rows", "SortedEdges", "one_way_edge", "starts_of_rows"]
 
 
 class Rows(NamedTuple):
@@ -25,11 +25,38 @@ class Rows(NamedTuple):
     """The columns, (E,), of the same integers."""
 
 
+class Copies:
+    """The pattern of several copies of a graph side by side, as a matrix of blocks."""
+
+    def __init__(self, rows: Rows, count: int):
+        self.count, self._one = count, rows
+        nodes, edges = len(rows.ptr) - 1, rows.columns.numel()
+        small = count * max(nodes, edges) + 1 < 2**31
+        self._dtype = rows.ptr.dtype if small else torch.int64
+
+    @cached_property
+    def ptr(self) -> Tensor:
+        """Where each row of each copy begins, and where the last one ends."""
+        starts, total = self._shifted(self._one.ptr[:-1], self._one.columns.numel())
+        return torch.cat([starts, total])
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """The columns, copy by copy."""
+        return self._shifted(self._one.columns, len(self._one.ptr) - 1)[0]
+
+    def _shifted(self, numbers: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        with torch.inference_mode(False):
+            shifts = step * torch.arange(self.count + 1, dtype=self._dtype, device=numbers.device)
+            return (numbers + shifts[:-1, None]).flatten(), shifts[-1:]
+
+
 class SortedEdges:
     """The pattern of a graph's adjacency matrix and of its transpose, without weights."""
 
     def __init__(self, edge_index: Tensor, num_nodes: int):
         self.num_nodes = num_nodes
+        self._copies: dict[bool, Copies] = {}
         source, target = edge_index
         small = max(num_nodes + 1, source.numel() + 1) < 2**31
         source, target = (e.to(torch.int32 if small else torch.int64) for e in (source, target))
@@ -48,6 +75,16 @@ class SortedEdges:
             sources, order = self.rows.columns.sort(stable=True)
             columns = self.targets.index_select(0, order)
             return Rows(starts_of_rows(sources, self.num_nodes), columns), order
+
+    def copies(self, count: int, *, transpose: bool = False) -> Rows | Copies:
+        """The pattern, or its transpose, of so many copies of the graph; the latest are kept."""
+        rows = self.transposed[0] if transpose else self.rows
+        if count == 1:
+            return rows
+        found = self._copies.get(transpose)
+        if found is None or found.count != count:
+            found = self._copies[transpose] = Copies(rows, count)
+        return found
 
     @property
     def num_edges(self) -> int:
