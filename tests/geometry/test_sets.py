@@ -168,6 +168,18 @@ def test_laws(name):
     check_part(part, torch.randn(3, 6, 3), devices=("cpu", "meta"))
 
 
+@pytest.mark.parametrize("how", ["sum", "mean", "max"])
+def test_elements_that_are_nan_spoil_their_own_set_alone(how):
+    net = DeepSets(nn.Identity(), nn.Identity(), aggregate=how)
+    sets = clouds()
+    sets[2][3, 1] = torch.nan
+    x, segments = packed(sets)
+    wanted = torch.stack([net(each[None])[0] for each in sets])
+    found = net(x, segments=segments)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+    assert found.isnan().nonzero().tolist() == [[2, 1]]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("how", ["sum", "mean", "max"])

@@ -160,3 +160,11 @@ def test_laws():
     net = Net()
     net.out.weight.requires_grad_(False)
     check_instrument(gaps, {"Net": net, "Normed": Normed().train()}, HEXAGON, outputs=None)
+
+
+def test_parameters_without_numbers_are_drawn_like_others():
+    net = Net()
+    net.register_parameter("none", nn.Parameter(torch.empty(0, 3)))
+    path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    graph = torch.ones(3, 1), path
+    assert not wl_ceiling(net, graph, graph).separated

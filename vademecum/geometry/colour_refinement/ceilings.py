@@ -16,6 +16,7 @@ References:
     al., Weisfeiler and Leman go neural: higher-order graph neural networks, AAAI, 2019.
 """
 
+import math
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -185,4 +186,4 @@ def _redraw(model: nn.Module, generator: torch.Generator | None) -> None:
     """Normal weights, of the size that keeps features as large as they are."""
     for p in model.parameters():
         z = torch.randn(p.shape, dtype=torch.float64, **source(generator, "cpu"))
-        p.copy_(z / max(1, p.numel() // len(p)) ** 0.5 if p.ndim > 1 else z)
+        p.copy_(z / max(1, math.prod(p.shape[1:])) ** 0.5 if p.ndim > 1 else z)

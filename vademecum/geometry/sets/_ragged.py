@@ -170,7 +170,8 @@ def _maxima(z: Tensor, segments: Tensor, n: int) -> Tensor:
     with torch.no_grad():
         top = z.new_full((n, z.shape[1]), -torch.inf).scatter_reduce(0, where, z, "amax")
         places = torch.arange(len(z), device=z.device)[:, None].expand_as(where)
-        losers = places.where(z == top[segments], len(z))
+        wins = (z == top[segments]) | z.isnan()  # which is no maximum of its set, but its result
+        losers = places.where(wins, len(z))
         first = torch.full((n, z.shape[1]), len(z), device=z.device)
         first = first.scatter_reduce(0, where, losers, "amin")
     return z.gather(0, first)
