@@ -37,7 +37,8 @@ def _propagation(edges: Tensor, n: int) -> Tensor:
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:
-    return list(getattr(model, "network", model).convs)
+    network: Any = getattr(model, "network", model)
+    return list(network.convs)
 
 
 def _oversmoothing(s: Subject, o: Oracle) -> Iterator[str]:
