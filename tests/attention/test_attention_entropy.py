@@ -139,6 +139,17 @@ def test_memory_suffices_for_long_sequences(instrument):
     torch.testing.assert_close(found.by_head, whole.by_head, rtol=1e-4, atol=0)
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(1500, 6), (6, 1500)])
+def test_attention_rank_takes_the_smaller_side_of_a_map(queries, keys):
+    q, k, memory = torch.randn(1, 1, queries, 4), torch.randn(1, 1, keys, 4), 2**19
+    with Peak() as peak:
+        found = attention_rank(Fused(), (q, k), memory=memory)
+    assert peak.most <= memory  # the larger side has 9 MB
+    A = attention_maps(Fused(), (q, k)).weights[0].double()
+    wanted = A.square().sum() / torch.linalg.matrix_norm(A, 2).square().item()
+    assert found.by_head.item() == pytest.approx(wanted.item(), rel=1e-4)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_maps_are_where_the_model_is():
