@@ -84,6 +84,34 @@ def test_spans_pass_a_permutation_that_is_not_its_own_inverse():
     assert (field.size, field.start) == ((5, 7), (-4, 0))
 
 
+THREE, PAIRS = nn.Conv1d(1, 1, 3), nn.Conv1d(1, 1, 2, 2)  # of 10 positions, 8 and 5 are left
+
+
+def beside(x: Tensor) -> Tensor:
+    return torch.cat([THREE(x), PAIRS(x)], 2)
+
+
+PARTS = {  # module, unit, then size, stride and start
+    "the first of two": (Then(beside), 7, 3, 1, 7),
+    "the second of two": (Then(beside), 10, 2, 2, 4),  # its third
+    "across both": (Then(beside, nn.Conv1d(1, 1, 2)), 7, 10, 0, 0),  # the last and the first
+    "a split": (Then(THREE, lambda x: x.split([3, 5], 2)[1]), 2, 3, 1, 5),
+    "the third of three": (Then(PAIRS, lambda x: x.split([1, 2, 2], 2)[2]), 1, 2, 2, 8),
+    "a slice": (Then(THREE, lambda x: x[:, :, 3:]), 2, 3, 1, 5),
+    "every second": (Then(THREE, lambda x: x[:, :, 1::2]), 2, 3, 2, 5),
+    "every third pair": (Then(PAIRS, lambda x: x[:, :, 1::3]), 1, 2, 6, 8),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_spans_pass_parts_along_positions(name):
+    model, unit, size, stride, start = PARTS[name]
+    field = receptive_field(model, (1, 10), unit=unit)
+    assert (field.size, field.stride, field.start) == ((size,), (stride,), (start,))
+    places = field.mask.nonzero().flatten().tolist()
+    assert (places[0], places[-1]) == (start, start + size - 1)
+
+
 def test_distances_need_the_rows_that_they_compare():
     model = Then(nn.Linear(2, 4), lambda x: torch.cdist(x, x)[:, :, :3])
     field = receptive_field(model, torch.randn(1, 8, 2), unit=5)
