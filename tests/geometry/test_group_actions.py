@@ -1,5 +1,6 @@
 """Actions on inputs as models of others take them, in low precision, and as they are drawn."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -157,7 +158,7 @@ def test_draw_orbit_knows_where_points_lie():
     found = invariance_error(nn.Flatten(), signals, group=group, action=PointAction(group, axis=2))
     curves = [line for line in draw_orbit(found).axes[0].lines if line.get_marker() == "."]
     assert len(curves) == 6 * 2
-    assert curves[0].get_xydata().shape == (6, 2)
+    assert np.shape(curves[0].get_xydata()) == (6, 2)
     flat = invariance_error(nn.Flatten(), torch.rand(2, 5, 5), group=Group.cyclic(4),
                             action=ImageAction(Group.cyclic(4)))  # fmt: skip
     assert len(draw_orbit(flat).axes[0].images) == 4
