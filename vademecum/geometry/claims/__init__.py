@@ -24,8 +24,8 @@ from vademecum.geometry.claims import (
 )
 
 __all__ = [
-    "laplacians", "frequencies", "filters", "groups", "representations", "symmetries", "elements",
-    "sums_of_codes", "clouds", "colours", "grids", "polynomials", "propagation", "depth",
-    "neighbourhoods", "graph_convolutions", "graph_attention", "graph_outputs", "hops",
+    "groups", "representations", "symmetries", "elements", "sums_of_codes", "clouds",
+    "neighbourhoods", "hops", "laplacians", "grids", "frequencies", "filters", "polynomials",
+    "graph_convolutions", "propagation", "depth", "graph_attention", "graph_outputs", "colours",
     "separations",
 ]  # fmt: skip
