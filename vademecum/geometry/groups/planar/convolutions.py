@@ -10,8 +10,9 @@ So $y$ moves as $x$ does (`FeatureAction`). Both are one plain convolution, with
 turned copies of $\psi$; these copies cost next to nothing beside it.
 
 Exact up to rounding for all sizes that are accepted: a stride that leaves a rest at the end of an
-axis would break the symmetry, and is refused with the sizes that fit. The claim is
-`group_convolution`.
+axis would break the symmetry, and is refused with the sizes that fit. On CUDA devices two runs
+agree bit by bit if `torch.backends.cudnn.deterministic` is set, as with any convolution. The claim
+is `group_convolution`.
 """
 
 import math
@@ -105,10 +106,8 @@ class GroupConv2d(nn.Module):
     def filters(self) -> Float[Tensor, " filters inputs k k"]:
         """The filters of the plain convolution: for each output channel one for each turn."""
         turns, k = self.group.order, self.kernel_size
-        shape = (self.out_channels, self.in_channels, turns, -1)
-        flat = self.weight.flatten(2)[:, :, None].expand(shape)
-        index = self.index.expand(self.out_channels, self.in_channels, -1, -1)
-        copies = flat.gather(3, index).transpose(1, 2)  # (out, turn, in, taps)
+        # By index: of this the derivative is summed in a fixed order, of `gather` it is not.
+        copies = self.weight.flatten(2)[:, :, self.index].transpose(1, 2)  # (out, turn, in, taps)
         return copies.reshape(self.out_channels * turns, -1, k, k)
 
     def forward(
