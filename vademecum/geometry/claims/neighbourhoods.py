@@ -162,10 +162,10 @@ def star(features: Tensor, how: str, drop: bool = False) -> Tensor:
 def neighbourhood_aggregation(ordered: bool = False, as_set: bool = False):
     r"""Neighbours form a multiset: what sums, means and maxima tell of it.
 
-    The neighbourhood features $\{\!\{x_j : j \in \mathcal N_i\}\!\}$ form a multiset; the
+    The neighbourhood features $\{\{x_j : j \in \mathcal N_i\}\}$ form a multiset; the
     aggregation must be permutation invariant (sum, mean, max). With one-hot codes the sum
     distinguishes all multisets, the mean only their proportions and the maximum only the underlying
-    sets; on raw numbers none of the three dominates: $\{\!\{1, 3\}\!\}$ and $\{\!\{2, 2\}\!\}$
+    sets; on raw numbers none of the three dominates: $\{\{1, 3\}\}$ and $\{\{2, 2\}\}$
     differ in the maximum only.
 
     *Proof.* The sum of one-hot codes is the vector of counts, the mean is it divided by its sum,

@@ -3,7 +3,7 @@ r"""The test of Weisfeiler and Leman: colours of nodes, refined by those of thei
 All nodes begin with one colour, or with what is known of them. In every round a node's colour
 becomes a name for the pair of its colour and the multiset of its neighbours' colours,
 
-$$c_{t+1}(v) = \mathrm{name}\bigl(c_t(v),\ \{\!\{ c_t(u) : u \to v \}\!\}\bigr) ,$$
+$$c_{t+1}(v) = \mathrm{name}\bigl(c_t(v),\ \{\{ c_t(u) : u \to v \}\}\bigr) ,$$
 
 until no colour is parted any more, which takes at most $n - 1$ rounds. In directed graphs the
 nodes that $v$ sends to are a second multiset; with coloured edges the members are pairs. Isomorphic

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -74,8 +73,7 @@ def factorisation_cost(border: Border = "kept", vectors: int = 2):
             loss = nn.functional.logsigmoid((x[words] * z[contexts]).sum(1)).sum()
             total += torch.autograd.grad(loss, x)[0]
         C = torch.from_numpy(cooccurrence(text, window=R, vocabulary=V).counts.toarray())
-        scores = np.asarray(x.detach() @ z.T)
-        whole = (C / (1 + np.exp(scores))) @ z
+        whole = (C / (1 + (x.detach() @ z.T).exp())) @ z
         yield equals("gradient from the stream", total, whole, tol=1e-12 * T * R, **at)
 
 

@@ -3,15 +3,15 @@ r"""ELMo: words in their sentences, by two language models that read from either
 A network of characters gives the words' vectors $x_t$. A stack of LSTMs reads them from left to
 right, another one from right to left,
 
-$$\overrightarrow h^{\,j}_t = \mathrm{LSTM}(\overrightarrow h^{\,j-1}_{\le t}), \qquad
-\overleftarrow h^{\,j}_t = \mathrm{LSTM}(\overleftarrow h^{\,j-1}_{\ge t}), \qquad
-\overrightarrow h^{\,0} = \overleftarrow h^{\,0} = x ,$$
+$$f^j_t = \mathrm{LSTM}(f^{j-1}_{\le t}), \qquad
+b^j_t = \mathrm{LSTM}(b^{j-1}_{\ge t}), \qquad
+f^0 = b^0 = x ,$$
 
 each layer after the first added to what it reads. One softmax predicts the next word from
-$\overrightarrow h^{\,L}_t$ and the previous one from $\overleftarrow h^{\,L}_t$. A task sees
+$f^L_t$ and the previous one from $b^L_t$. A task sees
 
 $$\gamma \sum_{j=0}^{L} s_j\, h^j_t, \qquad
-h^j_t = [\overrightarrow h^{\,j}_t, \overleftarrow h^{\,j}_t], \quad s = \mathrm{softmax}(w) ,$$
+h^j_t = [f^j_t, b^j_t], \quad s = \mathrm{softmax}(w) ,$$
 
 and learns the $L + 2$ numbers $w$ and $\gamma$. The published network also clips what cells hold,
 which is left out here. The claims are `elmo`, `elmo_characters` and `elmo_mixing`.
