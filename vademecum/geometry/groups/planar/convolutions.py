@@ -33,13 +33,13 @@ __all__ = ["GroupConv2d"]
 
 
 class GroupConv2d(nn.Module):
-    r"""A convolution on the group p4 or p4m, with features (n, channels, |H|, height, width).
+    r"""A convolution on the group p4 or p4m, with features (n, channels, turns, height, width).
 
     Args:
         in_channels: How many channels the input has, beside the turns.
-        out_channels: How many the output has; one filter each, used in |H| positions.
+        out_channels: How many the output has; one filter each, used in every turn.
         kernel_size: Height and width of the filters.
-        group: "p4" for shifts and quarter turns, |H| = 4; "p4m" with reflections, |H| = 8.
+        group: "p4" for shifts and quarter turns, 4 turns; "p4m" with reflections, 8.
         lifting: Whether inputs are images (n, channels, height, width), as in the first layer.
         stride: The step from window to window.
         padding: Places added at each end of both axes.
@@ -153,7 +153,7 @@ class GroupConv2d(nn.Module):
 
 
 def _positions(group: Group, taps: tuple[int, ...]) -> Tensor:
-    """Which tap of a filter each tap of its copies is, (|H|, taps): it moves as features do."""
+    """Which tap of a filter each tap of its copies is, (turns, taps): it moves as features do."""
     places = torch.arange(math.prod(taps), device="cpu").view(taps)
     rows = []
     for h in group:

@@ -1,7 +1,7 @@
 r"""Features on a planar group: one image for each turn, and how they move.
 
 Features of p4 (p4m) are functions of a place $t$ and one of $|H| = 4$ turns (8 turns and
-reflections) $h$, of shape (n, channels, |H|, height, width). An element $g$ of $H$ moves both,
+reflections) $h$, of shape (n, channels, turns, height, width). An element $g$ of $H$ moves both,
 
 $$(g x)(t, h) = x(g^{-1} t, g^{-1} h) ,$$
 
@@ -61,7 +61,7 @@ class FeatureAction:
 
         Args:
             g: The element.
-            x: Features (n, channels, |H|, height, width), or several in any structure.
+            x: Features (n, channels, turns, height, width), or several in any structure.
         """
         order = self.group.table[self.group.inverse(g)]
 
