@@ -1,15 +1,18 @@
 """Small graphs as dense matrices, drawn at random, and what can be found by walking on them."""
 
+from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vademecum import geometry
+from vademecum.claims import Evidence, equals
 
 __all__ = [
     "bipartite_components", "complete_bipartite", "components", "cycle", "edges_of", "from_pairs",
-    "hops_from", "laplacian_of", "path", "random_graph", "torus",
+    "hops_from", "laplacian_of", "path", "random_graph", "renumbered", "torus",
 ]  # fmt: skip
 
 
@@ -29,6 +32,18 @@ def edges_of(A: Tensor) -> tuple[Tensor, Tensor]:
     target, source = A.nonzero(as_tuple=True)
     order = torch.randperm(len(source))
     return torch.stack([source, target])[:, order], A[target, source][order]
+
+
+def renumbered(layer: nn.Module) -> Iterator[Evidence]:
+    """That a layer of 4 features moves along with the nodes of a random graph, in all 24 orders."""
+    A, x = random_graph(4, 0.6), torch.randn(4, 4)
+    edges, _ = edges_of(A)
+    y = layer(x, edges).detach()
+    for order in permutations(range(4)):
+        new = torch.tensor(order)
+        P = torch.eye(4)[new.argsort()]
+        there = layer(P @ x, new[edges]).detach()
+        yield equals("renumbered output", there, P @ y, tol=1e-12, permutation=order)
 
 
 def laplacian_of(A: Tensor, **options: Any) -> geometry.GraphLaplacian:

@@ -1,7 +1,6 @@
 """Graph convolutions: normalised neighbours, layers, and a classifier from two labels."""
 
 import math
-from itertools import permutations
 from typing import Any, Literal
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 
 from vademecum import geometry
 from vademecum.claims import at_least, claim, equals
-from vademecum.geometry.claims._small_graphs import edges_of, random_graph
+from vademecum.geometry.claims._small_graphs import edges_of, random_graph, renumbered
 
 Degrees = Literal["with the loop", "without"]
 Shape = Literal["features", "nodes"]
@@ -110,14 +109,7 @@ def gcn_layer(own: bool = True, rows: Shape = "features"):
             bar = geometry.gcn_norm(edges, n).dense()
             columns = (W.T @ x.T @ bar).relu()
             yield equals("with features as columns", columns, y.T, tol=1e-12, **at)
-    A, x = random_graph(4, 0.6), torch.randn(4, 4)
-    edges, _ = edges_of(A)
-    y = layer(x, edges).detach()
-    for order in permutations(range(4)):
-        new = torch.tensor(order)
-        P = torch.eye(4)[new.argsort()]
-        there = layer(P @ x, new[edges]).detach()
-        yield equals("renumbered output", there, P @ y, tol=1e-12, permutation=order)
+    yield from renumbered(layer)
 
 
 gcn_layer.foil("neighbours without the node itself", own=False,

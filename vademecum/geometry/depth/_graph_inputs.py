@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vademecum.geometry.graphs import Adjacency, adjacency_of, quiet_sparse
+from vademecum.geometry.graphs import Adjacency, adjacency_of, is_edge_index, quiet_sparse
 from vademecum.models import map_tensors, named_leaves, refuse_nan
 
 __all__ = ["GraphInput", "holds_graph", "read_input"]
@@ -57,8 +57,7 @@ def is_graph(leaf: Any) -> bool:
     if isinstance(leaf, Tensor):
         if leaf.layout != torch.strided:
             return leaf.ndim == 2 and leaf.shape[0] == leaf.shape[1]
-        whole = not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
-        return whole and leaf.ndim == 2 and leaf.shape[0] == 2
+        return is_edge_index(leaf)
     return isinstance(leaf, Adjacency) or _is_data(leaf) or hasattr(leaf, "sparse_sizes")
 
 

@@ -1,6 +1,6 @@
 """Graphs as sorted edges, and sums over neighbours as products with a sparse matrix."""
 
-from vademecum.geometry.graphs._checks import check_features
+from vademecum.geometry.graphs._checks import check_features, is_edge_index
 from vademecum.geometry.graphs._edge_numbers import (
     at_edges,
     edge_maxima,
@@ -29,6 +29,6 @@ __all__ = [
     # for the room's own use
     "SortedEdges", "adjacency_of", "at_edges", "edge_maxima", "edge_softmax", "edge_totals",
     "insist_on_symmetry", "inverse_roots", "largest_eigenvalues", "neighbour_sums", "over_graphs",
-    "check_features", "quiet_sparse", "row_maxima", "row_totals", "rows_at",
+    "check_features", "is_edge_index", "quiet_sparse", "row_maxima", "row_totals", "rows_at",
     "sources_of_part", "targets_of_part",
 ]  # fmt: skip

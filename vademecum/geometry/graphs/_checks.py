@@ -7,7 +7,13 @@ from torch import Tensor
 
 from vademecum.arguments import floats
 
-__all__ = ["check_batch", "check_edges", "check_features", "check_weight"]
+__all__ = ["check_batch", "check_edges", "check_features", "check_weight", "is_edge_index"]
+
+
+def is_edge_index(x: Any) -> bool:
+    """Whether something looks like edges: integers of shape (2, E)."""
+    dense = isinstance(x, Tensor) and x.layout == torch.strided
+    return dense and x.ndim == 2 and len(x) == 2 and _is_integral(x)
 
 
 def check_edges(edge_index: Any, num_nodes: int) -> Tensor:

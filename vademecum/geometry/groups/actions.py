@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.arguments import whole
-from vademecum.geometry.graphs import Adjacency
+from vademecum.geometry.graphs import Adjacency, is_edge_index
 from vademecum.geometry.groups.finite_groups import Group
 from vademecum.models import map_tensors, named_tensors
 
@@ -201,12 +201,7 @@ def _is_graph(x: Any) -> bool:
 
 def _is_edges(key: Any, x: Any) -> bool:
     """Whether something is the edges of a graph, by its place or name."""
-    if isinstance(x, Adjacency):
-        return True
-    whole_ = isinstance(x, Tensor) and not (
-        x.is_floating_point() or x.is_complex() or x.dtype == torch.bool
-    )
-    return key in (1, "edge_index") and whole_ and x.ndim == 2 and len(x) == 2
+    return isinstance(x, Adjacency) or (key in (1, "edge_index") and is_edge_index(x))
 
 
 def _numbers(edges: Any) -> Tensor:
