@@ -11,7 +11,8 @@ __version__ = "0.1.0"
 
 ROOMS = (
     *("foundations", "connectionism", "linear", "approximation", "gradients", "optimization"),
-    *("convolution", "recurrence", "attention", "language", "geometry", "tooling"),
+    *("convolution", "recurrence", "attention", "language", "geometry", "regularization"),
+    "tooling",
 )
 """The finished rooms, in the order of the course; a room imports only rooms before it."""
 

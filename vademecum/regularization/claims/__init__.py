@@ -1,0 +1,1 @@
+"""What the course claims of initialisation, normalisation and regularisation."""

@@ -1,0 +1,1 @@
+"""Pictures of this room: signals by depth, decay and stopping, dropout, normalisation."""
