@@ -1,5 +1,8 @@
 """Receptive fields where axes change their places: channels, reductions, norms, products."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -110,6 +113,50 @@ def test_spans_pass_parts_along_positions(name):
     assert (field.size, field.stride, field.start) == ((size,), (stride,), (start,))
     places = field.mask.nonzero().flatten().tolist()
     assert (places[0], places[-1]) == (start, start + size - 1)
+
+
+SPELLINGS: dict[str, tuple[Any, tuple[int, ...]]] = {  # and where the unit is in the part
+    "slices": (lambda y: y[:, :, 1::2], (2,)),
+    "an Ellipsis": (lambda y: y[..., 1::2], (2,)),
+    "an Ellipsis between": (lambda y: y[:, ..., 1::2], (2,)),
+    "an Ellipsis that stands for nothing": (lambda y: y[:, :, 1::2, ...], (2,)),
+    "a new axis": (lambda y: y[:, None, :, 1::2], (0, 2)),
+    "a new axis at the end": (lambda y: y[..., 1::2, None], (2, 0)),
+    "a new axis before the examples": (lambda y: y[None, ..., 1::2], (0, 2)),
+    "one channel": (lambda y: y[:, 0, 1::2], (2,)),
+    "one channel from the end": (lambda y: y[:, np.int64(-2), 1::2], (2,)),
+    "one example": (lambda y: y[0, ..., 1::2], (2,)),
+    "one example and channel": (lambda y: y[0, 1, 1::2], (2,)),
+    "turned": (lambda y: y.transpose(1, 2)[:, 1::2, None], (2, 0)),
+    "in two steps": (lambda y: y[..., 1:][0][..., ::2], (2,)),
+    "and more": (lambda y: (y[:, 0, 1::2].tanh() * 2)[..., :-1], (2,)),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_every_second_position_however_it_is_spelt(name):
+    part, unit = SPELLINGS[name]
+    for x in ((1, 10), torch.randn(2, 1, 10)):
+        field = receptive_field(Then(nn.Conv1d(1, 3, 3), part), x, unit=unit)
+        assert (field.size, field.stride, field.start) == ((3,), (2,), (5,))
+        assert field.mask.nonzero().flatten().tolist() == [5, 6, 7]
+        assert field.unit == unit
+        assert field.left in (None, 0)
+
+
+def test_an_index_that_takes_one_position_leaves_the_map_before_it():
+    field = receptive_field(Then(nn.Conv1d(1, 3, 3), lambda y: y[..., 4]), (1, 10), unit=6)
+    assert (field.stride, field.start, field.layer) == ((1,), (6,), "submodule 'layers.0' (Conv1d)")
+
+
+def test_truth_values_are_no_whole_numbers():
+    field = receptive_field(Then(nn.Conv1d(1, 3, 3), lambda y: y[True]), (1, 10), unit=6)
+    assert (field.size, field.start) == ((3,), (6,))
+
+
+def test_backward_slices_are_refused():
+    with pytest.raises(ValueError, match="step must be greater than zero"):
+        receptive_field(Then(nn.Conv1d(1, 3, 3), lambda y: y[..., ::-1]), (1, 10))
 
 
 def test_distances_need_the_rows_that_they_compare():

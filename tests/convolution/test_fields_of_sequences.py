@@ -107,6 +107,50 @@ def test_several_queries_share_a_key():
     assert found.left == 0
 
 
+@pytest.mark.parametrize(("head", "wanted"), [(0, 3), (1, 3), (2, 0), (3, 0)])
+def test_heads_of_queries_see_the_keys_of_their_own_group(head, wanted):
+    def forward(self: Any, x: Tensor) -> Tensor:
+        first, second = self.k(x), self.k(x).roll(3, 1)  # each of one position
+        k = torch.stack([first, second], 1)
+        q = self.k(torch.zeros_like(x))[:, None].expand(-1, 4, -1, -1)
+        only = torch.eye(6, dtype=torch.bool)
+        y = F.scaled_dot_product_attention(q, k, k, attn_mask=only, enable_gqa=True)
+        return self.out(y[:, head])
+
+    model = Calls(forward, k=nn.Linear(8, 2), out=nn.Linear(2, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlowPathWarning)
+        found = receptive_field(model, torch.randn(1, 6, 8), unit=3)
+    assert found.mask.nonzero().flatten().tolist() == [wanted]
+    assert found.left == 0
+
+
+def test_a_mask_for_each_head():
+    masks = torch.stack([band(6), torch.eye(6, dtype=torch.bool), band(6).flip(1)])
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        heads = self.f(x).unflatten(2, (3, 2)).transpose(1, 2)
+        y = F.scaled_dot_product_attention(heads, heads, heads, attn_mask=masks)
+        return self.out(y[:, self.head])
+
+    for head, mask in enumerate(masks):
+        model = Calls(forward, f=nn.Linear(6, 6), out=nn.Linear(2, 3), head=head)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SlowPathWarning)
+            found = receptive_field(model, torch.randn(2, 6, 6), unit=1)
+        wanted = mask[1].clone()
+        wanted[1] = True  # the query itself
+        assert torch.equal(found.mask, wanted)
+    hidden = (~masks[:2]).repeat(2, 1, 1)  # both heads of two examples
+    model = Calls(lambda s, x: s.f(x, x, x, attn_mask=hidden)[0], f=nn.MultiheadAttention(4, 2))
+    turned = Calls(lambda s, x: s.f(x.transpose(0, 1)).transpose(0, 1), f=model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlowPathWarning)
+        found = receptive_field(turned, torch.randn(2, 6, 4), unit=1)
+    assert torch.equal(found.mask, masks[0][1])
+    assert found.left == 0
+
+
 def test_masks_of_attention():
     heads = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
     hidden = nn.Transformer.generate_square_subsequent_mask(6)

@@ -2,18 +2,21 @@
 
 Examples lie along the first axis. Convolutions have channels along the second one, linear and
 recurrent layers along the last; what keeps the form of a tensor keeps its channels where they are,
-and a permutation takes them along. The other axes are positions. A tensor of two axes that is no
-table of channels has its positions along the second one, the nodes of a graph lie along the first.
+and a permutation takes them along, as an index does, which may also take one example or channel.
+The other axes are positions. A tensor of two axes that is no table of channels has its positions
+along the second one, the nodes of a graph lie along the first.
 """
 
 from collections.abc import Iterator
 from math import prod
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from vademecum.convolution.receptive._moving_rules import axes_after, works_entrywise
+from vademecum.convolution.receptive._part_rules import spelt_out
 from vademecum.models import Call, Recording, Value, named_leaves
 
 __all__ = ["FeatureMap", "has_edges", "last_feature_map", "source_axes"]
@@ -29,11 +32,12 @@ _LOST = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "sta
 
 
 class FeatureMap(NamedTuple):
-    """A tensor that a network makes, and the axes along which its positions lie."""
+    """A tensor that a network makes, and the axes along which its positions and examples lie."""
 
     value: Value
     axes: tuple[int, ...]
     call: Call | None
+    examples: int | None = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -109,49 +113,67 @@ def last_feature_map(run: Recording, *, graph: bool) -> FeatureMap:
     return FeatureMap(value, tuple(range(1, value.tensor.ndim)), call)
 
 
+class _Kept(NamedTuple):
+    """The axes of a tensor that are no positions; None for one that an index took away."""
+
+    examples: int | None
+    channels: int | None
+
+
 def _feature_maps(run: Recording, graph: bool) -> Iterator[FeatureMap]:
     source, axes = run.sources[0], source_axes(run, graph=graph)
     ndim = source.tensor.ndim
     flat = ndim == 2 and source.tensor.is_floating_point()
-    channels: dict[int, int | None] = {}
+    known: dict[int, _Kept | None] = {}
     if not flat and source.tensor.is_floating_point():
-        (channels[source.index],) = set(range(1, ndim)) - set(axes)
+        (channels,) = set(range(1, ndim)) - set(axes)
+        known[source.index] = _Kept(0, channels)
     for call in run.calls:
         states = call.name in ("lstm", "gru", "rnn_tanh", "rnn_relu")  # after the outputs
         for out in call.outputs[:1] if states else call.outputs:
             if out is None or not out.tensor.is_floating_point():
                 continue
             size = out.tensor.ndim
-            at = channels[out.index] = _channels_after(call, out, channels)
+            kept = known[out.index] = _kept_after(call, out, known)
             if graph:
                 dense = out.tensor.layout == torch.strided
                 if size == 2 and dense and len(out.tensor) == len(source.tensor):
                     yield FeatureMap(out, (0,), call)
             elif flat and size == 2:
                 yield FeatureMap(out, (1,), call)
-            elif size > 2 and at is not None:
-                yield FeatureMap(out, tuple(a for a in range(1, size) if a != at), call)
+            elif kept is not None and (places := [a for a in range(size) if a not in kept]):
+                yield FeatureMap(out, tuple(places), call, kept.examples)
 
 
-def _channels_after(call: Call, out: Value, channels: dict[int, int | None]) -> int | None:
-    """The axis of the channels of what a call made, if that can be told."""
+def _kept_after(call: Call, out: Value, known: dict[int, _Kept | None]) -> _Kept | None:
+    """The axes of what a call made that are no positions, if that can be told."""
     ndim, name = out.tensor.ndim, call.name
-    before = channels.get(call.tensors[0].index) if call.tensors else None
+    before = known.get(call.tensors[0].index) if call.tensors else None
     same = call.tensors[0].tensor.ndim == ndim
     if name.startswith("conv"):
-        return 1
+        return _Kept(0, 1)
     if name.startswith(_LAST):
-        return before if same and name.endswith("norm") and before is not None else ndim - 1
+        norm = same and name.endswith("norm") and before is not None
+        return before if norm else _Kept(0, ndim - 1)
     if before is not None and name == "getitem":
-        return _channels_of_part(call.args[1], before)
+        return _kept_of_part(call, before)
     if before is None or not same or name in _LOST:
         return None
     if name in _TURNS:
-        return axes_after(call).index(before)
-    return ndim - 1 if name in _PRODUCTS else before
+        order = axes_after(call)
+        examples, channels = (None if a is None else order.index(a) for a in before)
+        return _Kept(0 if before.examples == 0 else examples, channels)
+    return before._replace(channels=ndim - 1) if name in _PRODUCTS else before
 
 
-def _channels_of_part(index: Any, before: int) -> int | None:
-    """Where the channels are of what is taken by an index that has slices alone before them."""
-    index = index if isinstance(index, tuple) else (index,)
-    return before if all(isinstance(i, slice) for i in index[: before + 1]) else None
+def _kept_of_part(call: Call, before: _Kept) -> _Kept | None:
+    """The same of what an index takes; None if tensors are in it before the last of these axes."""
+    index = spelt_out(call)
+    if index is None:
+        given = call.args[1] if isinstance(call.args[1], tuple) else call.args[1:2]
+        last = max(0 if a is None else a for a in before)
+        return before if all(isinstance(i, slice) for i in given[: last + 1]) else None
+    left = [i for i in index if not isinstance(i, Integral)]  # the axes of the part
+    places = iter([o for o, i in enumerate(left) if i is not None])
+    after = [None if isinstance(i, Integral) else next(places) for i in index if i is not None]
+    return _Kept(*(None if a is None else after[a] for a in before))

@@ -1,6 +1,8 @@
 """What operations need that join tensors, or take parts of them."""
 
 from collections.abc import Callable
+from numbers import Integral
+from types import EllipsisType
 from typing import Any
 
 import torch
@@ -9,7 +11,7 @@ from vademecum.convolution.receptive._adjoint import Found, by_adjoint
 from vademecum.convolution.receptive._needs import Need, Span, given, joined
 from vademecum.models import Call, Value
 
-__all__ = ["PARTS"]
+__all__ = ["PARTS", "spelt_out"]
 
 
 def _concatenated(call: Call, needs: list[Need | None]) -> Found:
@@ -86,22 +88,19 @@ def _placed(need: Need, axis: int, start: int, length: int, size: int) -> Need:
 
 def _indexed(call: Call, needs: list[Need | None]) -> Found:
     """Entries at an index; slices keep what lies beside them thin."""
-    x, index = call.args
     (need, *_) = needs
     assert need is not None
-    index = index if isinstance(index, tuple) else (index,)
-    if not isinstance(x, Value) or not all(
-        isinstance(i, slice | int) or i is None or i is Ellipsis for i in index
-    ):
+    x, index = call.args[0], spelt_out(call)
+    if index is None:
         return by_adjoint(call, needs)
-    shape, index = x.tensor.shape, _spelt_out(index, x.tensor.ndim)
-    kept = [i for i in index if not isinstance(i, int)]  # the axes of the output
+    shape = x.tensor.shape
+    kept = [i for i in index if not isinstance(i, Integral)]  # the axes of the output
     new = [o for o, i in enumerate(kept) if i is None]
     mask = need.mask.any(new) if new else need.mask
     outs = iter([o for o in range(len(kept)) if o not in new])
     room, spans, thin = [], {}, iter(mask.shape)
     for axis, i in enumerate(i for i in index if i is not None):
-        if isinstance(i, int):
+        if isinstance(i, Integral):
             room.append(shape[axis])
             continue
         length, out = next(thin), next(outs)
@@ -115,11 +114,21 @@ def _indexed(call: Call, needs: list[Need | None]) -> Found:
     return [(x, Need(found, spans))]
 
 
-def _spelt_out(index: tuple[Any, ...], ndim: int) -> list[Any]:
-    """An index with a slice for each axis that it leaves out."""
-    given_ = sum(isinstance(i, slice | int) for i in index)
+def spelt_out(call: Call) -> list[Any] | None:
+    """The index of a call, with a slice for each axis that it leaves out.
+
+    None if tensors, lists or truth values are in it, or what it is for does not depend on x.
+    """
+    x, index = call.args
+    index = index if isinstance(index, tuple) else (index,)
+    if not isinstance(x, Value) or not all(
+        isinstance(i, slice | Integral | EllipsisType | None) and not isinstance(i, bool)
+        for i in index
+    ):
+        return None
+    given_ = sum(isinstance(i, slice | Integral) for i in index)
     at = index.index(Ellipsis) if Ellipsis in index else len(index)
-    return [*index[:at], *[slice(None)] * (ndim - given_), *index[at + 1 :]]
+    return [*index[:at], *[slice(None)] * (x.tensor.ndim - given_), *index[at + 1 :]]
 
 
 PARTS: dict[str, Callable[[Call, list[Need | None]], Found]] = {

@@ -118,7 +118,8 @@ def _squares(
     y = next(v.tensor for call in run.calls for v in call.outputs
              if v is not None and v.index == at.value.index)  # fmt: skip
     place: list[Any] = [slice(None)] * y.ndim
-    place[0] = 0
+    if at.examples is not None:
+        place[at.examples] = 0
     for axis, i in zip(at.axes, unit, strict=True):
         place[axis] = i
     u = y[tuple(place)]

@@ -25,13 +25,19 @@ def _attention(call: Call, needs: list[Need | None]) -> Found:
         value = options[name]
         if isinstance(value, Value):
             own = need if name == "query" else Need(keys, {})
-            heads = value.tensor.shape[-3:-2]
-            if heads and own.mask.shape[-3] not in (1, *heads):  # several queries share a key
-                own = mixed(own, [-3])
+            own = own if name == "query" else _shared(own, value.tensor.shape)
             found.append((value, _broadcast_back(own, value.tensor.shape)))
     if isinstance(options.get("attn_mask"), Value):
         found.append((options["attn_mask"], whole(options["attn_mask"])))
     return found
+
+
+def _shared(need: Need, shape: torch.Size) -> Need:
+    """What is needed of keys whose heads serve as many neighbouring heads of queries each."""
+    heads = shape[-3] if len(shape) > 2 else 1
+    if heads == 1 or need.mask.shape[-3] in (1, heads):
+        return need
+    return Need(need.mask.unflatten(-3, (heads, -1)).any(-3), {})
 
 
 def _allowed(call: Call, mask: Any, causal: Any, length: int, seen: int) -> Tensor | None:
@@ -39,10 +45,9 @@ def _allowed(call: Call, mask: Any, causal: Any, length: int, seen: int) -> Tens
     if isinstance(mask, Tensor):
         if mask.is_meta:
             raise NoValues(f"{call.place} needs values")
-        if mask.ndim > 2 or mask.shape[-1] == 1:
-            return None
         mask = mask.detach().cpu()
-        return mask if mask.dtype == torch.bool else mask > -torch.inf
+        mask = mask if mask.dtype == torch.bool else mask > -torch.inf
+        return mask.expand(*mask.shape[:-2], length, seen)
     if causal and mask is None:
         return torch.ones(length, seen, dtype=torch.bool).tril()
     return None
@@ -52,13 +57,13 @@ def _looked_at(rows: Tensor, allowed: Tensor | None) -> Tensor:
     """The keys that the needed queries, along the last axis, look at."""
     if allowed is None:
         return rows.any(-1, keepdim=True)
-    rows = rows.expand(*rows.shape[:-1], allowed.shape[0])
-    return rows.float() @ allowed.float() > 0
+    rows = rows.expand(*rows.shape[:-1], allowed.shape[-2]).unsqueeze(-2)
+    return (rows.float() @ allowed.float() > 0).squeeze(-2)
 
 
 def _heads(call: Call, needs: list[Need | None]) -> Found:
     """Attention of many heads as one function, with tokens along the first axis."""
-    options = given(call, "query", "key", "value")
+    options = given(call, "query", "key", "value", "width", "num_heads")
     need, found = needs[0], []
     if need is None:
         return [(value, whole(value)) for value in call.tensors]
@@ -67,8 +72,10 @@ def _heads(call: Call, needs: list[Need | None]) -> Found:
     length, seen = (f.tensor.shape[0] if isinstance(f, Value) else f.shape[0] for f in (q, k))
     mask = options.get("attn_mask")
     allowed = _allowed(call, mask, False, length, seen)
-    if isinstance(mask, Tensor) and allowed is not None and mask.dtype == torch.bool:  # hides
-        allowed = ~allowed
+    if isinstance(mask, Tensor) and allowed is not None:
+        allowed = ~allowed if mask.dtype == torch.bool else allowed  # where it is true it hides
+        if mask.ndim == 3:  # one for each head of each example
+            allowed = allowed.unflatten(0, (-1, options["num_heads"])).any(1, keepdim=True)
     keys = _looked_at(need.mask.movedim(0, -1), allowed).movedim(-1, 0)
     for name, own in (("query", need), ("key", Need(keys, {})), ("value", Need(keys, {}))):
         if isinstance(options[name], Value):

@@ -192,7 +192,7 @@ def _dependence(
     """What the unit needs of a tensor of the input, or the call that does not say it."""
     shape = at.value.tensor.shape
     mask = torch.zeros(
-        [n if a in {0, *at.axes} else 1 for a, n in enumerate(shape)], dtype=torch.bool
+        [n if a in {at.examples, *at.axes} else 1 for a, n in enumerate(shape)], dtype=torch.bool
     )
     place: list[Any] = [0] * len(shape)
     for axis, i in zip(at.axes, unit, strict=True):
