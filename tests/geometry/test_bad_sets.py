@@ -94,11 +94,11 @@ MISTAKES = [
     (lambda: weisfeiler_leman((E, 3), (E, 3), edge_colours=(torch.zeros(2), None)),
      "edge_colours must be of one form for both graphs, got ['1 of float64', None]"),
     (lambda: wl_ceiling(Ends(), (ROWS, E), ROWS),
-     "g2 must hold edges, integers of shape (2, E), got g2 (5, 3)"),
+     "g2 must hold the graph, integers of shape (2, E) or an Adjacency, got g2 (5, 3)"),
     (lambda: wl_ceiling(Ends(), (E,), (ROWS, E)),
      "g1 must hold features of the nodes beside the edges"),
     (lambda: wl_ceiling(Ends(), (ROWS, E + 3), (ROWS, E)),
-     "edges of g1 must be from 0 to 4, got 5"),
+     "edge_index must be < num_nodes = 5, got 5 at (1, 1)"),
     (lambda: wl_ceiling(Ends(), (ROWS, E), (ROWS, E)),
      "model must give finite outputs, and gives none for any weights"),
 ]  # fmt: skip

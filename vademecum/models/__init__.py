@@ -22,6 +22,7 @@ from vademecum.models.inputs import (
     Entangled,
     call_arguments,
     count_examples,
+    map_leaves,
     map_tensors,
     named_leaves,
     named_tensors,
@@ -60,7 +61,7 @@ __all__ = [
     # inputs, outputs, losses
     "Loss", "LossCall", "LossCalls", "Output", "call_arguments", "chosen_output", "cotangents",
     "count_examples", "described", "differentiable_output", "example_loss", "loss_for",
-    "map_tensors", "named_leaves", "named_tensors", "refuse_nan", "replaced",
+    "map_leaves", "map_tensors", "named_leaves", "named_tensors", "refuse_nan", "replaced",
     "softmax_product", "summed", "targets_of", "variable",
     # passes over data
     "Block", "MeanProducts", "Passes", "Portions", "batches", "fingerprint", "mean_over_batches",

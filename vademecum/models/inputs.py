@@ -20,8 +20,8 @@ from torch import Tensor
 from vademecum.arguments import choice, floats
 
 __all__ = [
-    "Entangled", "call_arguments", "count_examples", "map_tensors", "named_leaves", "named_tensors",
-    "refuse_nan", "replaced", "variable",
+    "Entangled", "call_arguments", "count_examples", "map_leaves", "map_tensors", "named_leaves",
+    "named_tensors", "refuse_nan", "replaced", "variable",
 ]  # fmt: skip
 
 _CONSTANTS = (  # what goes to every example as it is
@@ -100,10 +100,13 @@ def map_tensors(x: Any, select: Callable[[Tensor], Tensor]) -> Any:
         >>> map_tensors({"a": torch.arange(3), "b": [torch.zeros(2), "c"]}, lambda t: t[:1])
         {'a': tensor([0]), 'b': [tensor([0.]), 'c']}
     """
-    if isinstance(x, Tensor):
-        return select(x)
+    return map_leaves(x, lambda leaf: select(leaf) if isinstance(leaf, Tensor) else leaf)
+
+
+def map_leaves(x: Any, change: Callable[[Any], Any]) -> Any:
+    """The inputs with everything replaced that is no structure itself, tensors or not."""
     if isinstance(x, Mapping):
-        made: Any = {k: map_tensors(v, select) for k, v in x.items()}
+        made: Any = {k: map_leaves(v, change) for k, v in x.items()}
         if type(x) is dict or not isinstance(x, MutableMapping):
             return made
         like: Any = copy(x)
@@ -111,16 +114,16 @@ def map_tensors(x: Any, select: Callable[[Tensor], Tensor]) -> Any:
             like[k] = v
         return like
     if isinstance(x, list):
-        return [map_tensors(v, select) for v in x]
+        return [map_leaves(v, change) for v in x]
     if isinstance(x, tuple):
         make: Any = getattr(type(x), "_make", type(x))
-        return make(map_tensors(v, select) for v in x)
+        return make(map_leaves(v, change) for v in x)
     if is_dataclass(x) and not isinstance(x, type):
         other = copy(x)
         for field in fields(x):  # also of those that are frozen
-            object.__setattr__(other, field.name, map_tensors(getattr(x, field.name), select))
+            object.__setattr__(other, field.name, map_leaves(getattr(x, field.name), change))
         return other
-    return x
+    return change(x)
 
 
 def named_tensors(x: Any, name: str = "x") -> Iterator[tuple[str, Tensor]]:

@@ -24,8 +24,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vademecum.geometry.colour_refinement._model_inputs import ModelInput, read_model_input
 from vademecum.geometry.colour_refinement.isomorphism_test import WeisfeilerLeman, weisfeiler_leman
+from vademecum.geometry.graphs import GraphInput, map_graph, read_graph
 from vademecum.models import call_arguments, chosen_output, evaluation, unwrapped
 from vademecum.randomness import given_back, own_randomness, source
 from vademecum.results import one_line
@@ -106,14 +106,14 @@ def wl_ceiling(
         'cannot tell them apart, nor can 1-WL'
     """
     model = unwrapped(model)
-    one, two = read_model_input("g1", g1), read_model_input("g2", g2)
+    one, two = read_graph("g1", map_graph(g1, _wide)), read_graph("g2", map_graph(g2, _wide))
     test = _test(one, two)
     copied, gaps, moves, best = deepcopy(model).double(), [], [], None
     with given_back(generator), torch.no_grad(), evaluation(copied):
         where = one.edge_index.device
         order = torch.randperm(one.n, **source(generator, "cpu")).to(where)
         probe = _Probe(copied, int(torch.randint(2**31, (1,), **source(generator, "cpu"))))
-        inputs = one.wide(), two.wide(), one.renumbered(order)
+        inputs = one.x, two.x, one.renumbered(order)
         for draw in range(1 + _DRAWS):
             if draw:
                 _redraw(copied, generator)
@@ -130,12 +130,22 @@ def wl_ceiling(
     return WLCeiling(separated, verdict, found, numbers, test, best, order if numbered else None)
 
 
-def _test(one: ModelInput, two: ModelInput) -> WeisfeilerLeman:
+def _wide(t: Tensor) -> Tensor:
+    return t.double() if t.is_floating_point() else t
+
+
+def _test(one: GraphInput, two: GraphInput) -> WeisfeilerLeman:
     """The test with all that is known of nodes and edges as colours."""
     graphs = (one.edge_index, one.n), (two.edge_index, two.n)
-    nodes, edges = (one.colours, two.colours), (one.edge_colours, two.edge_colours)
-    colours, kinds = (None if pair[0] is pair[1] is None else pair for pair in (nodes, edges))
+    known = (one.nodes, two.nodes), (one.of_edges, two.of_edges)
+    colours, kinds = ((_side_by_side(a), _side_by_side(b)) if a or b else None for a, b in known)
     return weisfeiler_leman(*graphs, colours=colours, edge_colours=kinds)
+
+
+def _side_by_side(tensors: list[Tensor]) -> Tensor | None:
+    """All that is known of a node or an edge, in a row."""
+    rows = [t.detach().reshape(len(t), -1).double().cpu() for t in tensors]
+    return torch.cat(rows, 1) if rows else None
 
 
 def _verdict(test: WeisfeilerLeman, *, separated: bool, numbered: bool) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vademecum.geometry.depth._graph_inputs import holds_graph
+from vademecum.geometry.graphs import holds_graph
 from vademecum.models import call_arguments, evaluation, following, named_tensors, unwrapped
 
 __all__ = ["watch_layers"]

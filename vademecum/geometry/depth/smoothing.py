@@ -26,9 +26,8 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 
 from vademecum.foundations import eigsh
-from vademecum.geometry.depth._graph_inputs import read_input
 from vademecum.geometry.depth._layer_outputs import watch_layers
-from vademecum.geometry.graphs import Adjacency
+from vademecum.geometry.graphs import Adjacency, read_graph
 from vademecum.geometry.spectra._undirected import insist_on_mirror_images
 from vademecum.geometry.spectra.energies import edge_energies, one_way_edges
 from vademecum.geometry.spectra.laplacians import graph_laplacian
@@ -118,9 +117,9 @@ def oversmoothing(
         >>> found.rate, found.energy.T  # the eigenvector of 1/2
         (tensor([0.5000], dtype=torch.float64), tensor([[1.0000, 0.2500]], dtype=torch.float64))
     """
-    given = read_input(x, edges)
-    insist_on_mirror_images(given.graph, "a spectral rate")
-    graph, n = given.graph, given.graph.num_nodes
+    given = read_graph("x", x, edges=edges, any_form=True)
+    graph, n = given.graph(), given.n
+    insist_on_mirror_images(graph, "a spectral rate")
     count, label = _components(graph)
 
     @torch.no_grad()

@@ -24,9 +24,8 @@ from scipy.sparse.csgraph import dijkstra
 from torch import Tensor, nn
 
 from vademecum.arguments import number, whole
-from vademecum.geometry.depth._graph_inputs import GraphInput, read_input
 from vademecum.geometry.depth._layer_outputs import watch_layers
-from vademecum.geometry.graphs import Adjacency, inverse_roots
+from vademecum.geometry.graphs import Adjacency, GraphInput, inverse_roots, read_graph
 from vademecum.models import (
     Output,
     call_arguments,
@@ -134,16 +133,16 @@ def leaf_influence(
         >>> found.influence.round(decimals=3), found.hops, round(found.c, 3)
         (tensor([1., 1., 0.]), tensor([ 0,  1, -1]), 2.0)
     """
-    model, given = unwrapped(model), read_input(x, edges)
-    n = given.graph.num_nodes
+    model, given = unwrapped(model), read_graph("x", x, edges=edges, any_form=True)
+    graph, n = given.graph(), given.n
     node = whole("node", node, low=0, high=n - 1)
     influence = _influence(model, given, node, output)
     names = [name for name, _ in watch_layers(model, x, n, lambda t: None, layers)]
     depth = len([name for name in names if name]) or 1
-    walks = _walks(given.graph, node, depth, propagation)
+    walks = _walks(graph, node, depth, propagation)
     least = _least_constant(influence.double(), walks, depth)
     c, walks = least if c is None else number("c", c, low=0), walks.to(influence.dtype)
-    return LeafInfluence(influence, walks, _hops(given.graph, node), depth, c)
+    return LeafInfluence(influence, walks, _hops(graph, node), depth, c)
 
 
 def _influence(model: nn.Module, given: GraphInput, node: int, output: Output) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vademecum.arguments import whole
-from vademecum.geometry.graphs import Adjacency, is_edge_index
+from vademecum.geometry.graphs import Adjacency, is_edge_index, read_graph
 from vademecum.geometry.groups.finite_groups import Group
 from vademecum.models import map_tensors, named_tensors
 
@@ -144,49 +144,22 @@ class GraphAction:
             x: Features of the nodes (n, ...) alone, as an output; or a tuple that begins with
                 features and `edge_index` (2, E), or an `Adjacency`; or a dict of such, with the
                 name "edge_index". Of what else there is, tensors with n rows belong to the nodes,
-                as PyG's `batch` does, and others stay; if n = E, they belong to the edges.
+                as PyG's `batch` does, and others stay; if n = E, so do those that are called after
+                edges or weights, and floating point behind the edges.
 
         Raises:
-            ValueError: If it is no graph with as many nodes, or if n = E and a vector of integers
-                may belong to nodes or edges.
+            ValueError: If it is no graph with as many nodes, or if n = E and integers behind the
+                edges may belong to nodes or edges.
         """
-        move = PointAction(self.group, axis=0)
         if isinstance(x, Tensor):
-            return move(g, x)
+            return PointAction(self.group, axis=0)(g, x)
         if not _is_graph(x):
             raise ValueError("x must be a tuple of features and edges (2, E), or features alone")
-        named = dict(x) if isinstance(x, Mapping) else dict(enumerate(x))
-        edges = next(key for key, value in named.items() if _is_edges(key, value))
-        features = "x" if "x" in named else next(key for key in named if key != edges)
-        E = _numbers(named[edges]).shape[1]
-        for key, value in named.items():
-            if key == edges:
-                named[key] = self._renamed(g, value)
-            elif key == features or self._of_nodes(key, value, E):
-                named[key] = move(g, value)
-        return named if isinstance(x, Mapping) else tuple(named.values())
-
-    def _of_nodes(self, key: Any, x: Any, E: int) -> bool:
-        """Whether something has a row for each node, and not for each edge."""
-        n = self.group.degree
-        if not isinstance(x, Tensor) or x.shape[:1] != (n,):
-            return False
-        if n == E and x.ndim == 1 and not x.is_floating_point():
-            raise ValueError(
-                f"x[{key!r}] must not be {n} integers where there are as many nodes as edges:"
-                " say what they belong to, by an Adjacency with batch= or by action="
-            )
-        return n != E
-
-    def _renamed(self, g: int, edges: Any) -> Any:
-        n, points = self.group.degree, self.group.permutation(g)
-        if isinstance(edges, Adjacency):
-            new = self._renamed(g, edges.edge_index)
-            batch = None if edges.batch is None else PointAction(self.group, axis=0)(g, edges.batch)
-            return Adjacency(new, edges.num_nodes, weight=edges.weight, batch=batch)
-        if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n):
-            raise ValueError(f"edges must be numbers of {n} nodes, got others")
-        return points.to(edges.device)[edges]
+        given = read_graph("x", x)
+        if given.n != self.group.degree:
+            points = f"{self.group.degree} points of {self.group}"
+            raise ValueError(f"x must have the {points} for its nodes, got {given.n} nodes")
+        return given.renumbered(self.group.permutation(g).argsort())
 
     def __repr__(self) -> str:
         return f"GraphAction({self.group})"
@@ -202,10 +175,6 @@ def _is_graph(x: Any) -> bool:
 def _is_edges(key: Any, x: Any) -> bool:
     """Whether something is the edges of a graph, by its place or name."""
     return isinstance(x, Adjacency) or (key in (1, "edge_index") and is_edge_index(x))
-
-
-def _numbers(edges: Any) -> Tensor:
-    return edges.edge_index if isinstance(edges, Adjacency) else edges
 
 
 def default_action(group: Group, x: Any) -> Action:
