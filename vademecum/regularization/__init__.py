@@ -5,3 +5,6 @@ variance and correlation layer by layer. *Decay* and early stopping shrink the d
 data hardly see; *dropout*, bagging and augmentation average over many networks or inputs; pretext
 tasks and distillation give targets that cost nothing.
 """
+
+__all__ = [
+]  # fmt: skip
