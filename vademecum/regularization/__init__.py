@@ -7,4 +7,14 @@ tasks and distillation give targets that cost nothing.
 """
 
 __all__ = [
+from vademecum.regularization.critical_points import CriticalLine, critical_line
+from vademecum.regularization.delta_kernels import delta_orthogonal_
+from vademecum.regularization.isometry import Isometry, dynamical_isometry
+from vademecum.regularization.mean_field_theory import MeanField, mean_field
+from vademecum.regularization.shortcuts import Residual
+
+__all__ = [
+    # signals in wide and deep networks
+    "CriticalLine", "Isometry", "MeanField", "critical_line", "dynamical_isometry", "mean_field",
+    "Residual", "delta_orthogonal_",
 ]  # fmt: skip
