@@ -17,4 +17,26 @@ __all__ = [
     # signals in wide and deep networks
     "CriticalLine", "Isometry", "MeanField", "critical_line", "dynamical_isometry", "mean_field",
     "Residual", "delta_orthogonal_",
+from vademecum.regularization.effective_directions import WeightDecayEffect, weight_decay_effect
+from vademecum.regularization.noise_penalties import (
+    NoisePenalty,
+    input_noise_penalty,
+    weight_noise_penalty,
+)
+from vademecum.regularization.noisy_layers import input_noise, weight_noise
+from vademecum.regularization.quadratic_shrinkage import (
+    Shrinkage,
+    equivalent_stopping_time,
+    gd_closed_form,
+    optimal_weight_decay,
+    spectral_shrinkage,
+)
+from vademecum.regularization.stopping import EarlyStopping
+
+__all__ = [
+    # decay and early stopping
+    "EarlyStopping", "Shrinkage", "WeightDecayEffect", "equivalent_stopping_time",
+    "gd_closed_form", "optimal_weight_decay", "spectral_shrinkage", "weight_decay_effect",
+    # noise
+    "NoisePenalty", "input_noise", "input_noise_penalty", "weight_noise", "weight_noise_penalty",
 ]  # fmt: skip
