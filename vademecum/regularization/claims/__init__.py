@@ -1,1 +1,12 @@
 """What the course claims of initialisation, normalisation and regularisation."""
+
+from vademecum.regularization.claims import (
+    constraints,
+    decay,
+    decaying_steps,
+    noise,
+    shrinkage,
+    stopping,
+)
+
+__all__ = ["decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise"]
