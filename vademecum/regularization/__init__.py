@@ -39,4 +39,15 @@ __all__ = [
     "gd_closed_form", "optimal_weight_decay", "spectral_shrinkage", "weight_decay_effect",
     # noise
     "NoisePenalty", "input_noise", "input_noise_penalty", "weight_noise", "weight_noise_penalty",
+from vademecum.regularization.effective_steps import (
+    ScaleInvariance,
+    TensorScale,
+    scale_invariance,
+)
+from vademecum.regularization.unit_symmetries import UnitChange, permute_units, rescale_units
+
+__all__ = [
+    # scales and symmetries
+    "ScaleInvariance", "TensorScale", "scale_invariance",
+    "UnitChange", "permute_units", "rescale_units",
 ]  # fmt: skip
