@@ -44,10 +44,15 @@ from vademecum.regularization.effective_steps import (
     TensorScale,
     scale_invariance,
 )
+from vademecum.regularization.gaussian_mixtures import SemiSupervisedGMM
+from vademecum.regularization.shared_directions import MultiTaskLinear
+from vademecum.regularization.task_heads import MultiTask
 from vademecum.regularization.unit_symmetries import UnitChange, permute_units, rescale_units
 
 __all__ = [
     # scales and symmetries
     "ScaleInvariance", "TensorScale", "scale_invariance",
     "UnitChange", "permute_units", "rescale_units",
+    # few labels, several tasks
+    "MultiTask", "MultiTaskLinear", "SemiSupervisedGMM",
 ]  # fmt: skip

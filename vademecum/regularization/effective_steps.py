@@ -45,6 +45,7 @@ from vademecum.models import (
     map_tensors,
     mean_over_batches,
     named_modules,
+    refuse_nan,
     run_with,
     tensor_places,
     unwrapped,
@@ -185,6 +186,7 @@ def _slope(
     y: Any,
 ) -> Tensor:
     """The gradient in all parameters as one vector, in another precision."""
+    refuse_nan(x)
     _refuse_one(model, x)
     made: dict[int, Tensor] = {}
     for kind in ("parameters", "buffers"):

@@ -42,14 +42,19 @@ def _padded(call: Call, before: Units) -> Units | None:
 
 
 def _cut(call: Call, before: Units) -> Units | None:
-    """Along other axes than that of the units."""
+    """Along other axes than that of the units, and new axes."""
     index = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
-    if not all(isinstance(i, int | slice) for i in index):
-        return None
-    if before.axis < len(index) and index[before.axis] != slice(None):
-        return None
-    gone = sum(isinstance(i, int) for i in index[: before.axis])
-    return before._replace(axis=before.axis - gone)
+    old = new = 0
+    for each in index:
+        if each is None:
+            new += 1
+        elif not isinstance(each, int | slice) or (old == before.axis and each != slice(None)):
+            return None
+        elif old == before.axis:
+            break
+        else:
+            old, new = old + 1, new + isinstance(each, slice)
+    return before._replace(axis=new + before.axis - old)
 
 
 def _averaged(call: Call, before: Units) -> Units | None:
