@@ -55,4 +55,19 @@ __all__ = [
     "UnitChange", "permute_units", "rescale_units",
     # few labels, several tasks
     "MultiTask", "MultiTaskLinear", "SemiSupervisedGMM",
+from vademecum.regularization.averaging import EnsembleAverage, ensemble_average
+from vademecum.regularization.distillation import distillation_loss
+from vademecum.regularization.dropout_passes import (
+    DropoutEnsemble,
+    MCDropout,
+    dropout_ensemble,
+    mc_dropout,
+)
+
+__all__ = [
+    # dropout and ensembles
+    "DropoutEnsemble", "EnsembleAverage", "MCDropout", "dropout_ensemble", "ensemble_average",
+    "mc_dropout",
+    # objectives
+    "distillation_loss",
 ]  # fmt: skip
