@@ -56,6 +56,7 @@ __all__ = [
     # few labels, several tasks
     "MultiTask", "MultiTaskLinear", "SemiSupervisedGMM",
 from vademecum.regularization.averaging import EnsembleAverage, ensemble_average
+from vademecum.regularization.bagged import Bagging
 from vademecum.regularization.distillation import distillation_loss
 from vademecum.regularization.dropout_passes import (
     DropoutEnsemble,
@@ -66,8 +67,8 @@ from vademecum.regularization.dropout_passes import (
 
 __all__ = [
     # dropout and ensembles
-    "DropoutEnsemble", "EnsembleAverage", "MCDropout", "dropout_ensemble", "ensemble_average",
-    "mc_dropout",
+    "Bagging", "DropoutEnsemble", "EnsembleAverage", "MCDropout", "dropout_ensemble",
+    "ensemble_average", "mc_dropout",
     # objectives
     "distillation_loss",
 ]  # fmt: skip

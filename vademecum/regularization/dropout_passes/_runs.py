@@ -27,8 +27,8 @@ from vademecum.models import (
 )
 from vademecum.regularization.dropout_passes._looking import looked_at
 from vademecum.regularization.dropout_passes._switching import (
+    AbstractMasks,
     Changed,
-    Masks,
     Switched,
     trained_alone,
 )
@@ -41,7 +41,7 @@ _FASTEST = {"cpu": 2**24, "cuda": 2**31}  # bytes that passes made at a time tak
 class Runs(NamedTuple):
     """A model that is ready for passes with dropout on."""
 
-    once: Callable[[Masks], Tensor]
+    once: Callable[[AbstractMasks], Tensor]
     """One pass, with masks from there."""
     plain: Tensor
     """Its output without dropout of torch."""
@@ -83,7 +83,7 @@ def dropping_runs(model: nn.Module, x: Any, output: Output) -> Iterator[Runs]:
         with trained_alone(model):
             seen = looked_at(model, run, stack)
 
-        def once(masks: Masks) -> Tensor:
+        def once(masks: AbstractMasks) -> Tensor:
             mode = Switched(masks, stack, seen.prefix.calls)
             try:
                 with mode:

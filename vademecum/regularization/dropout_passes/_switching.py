@@ -10,9 +10,10 @@ of timm that drop paths, blocks or patches) and recurrent layers of torch with d
 """
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from vademecum.models import named_modules
 from vademecum.regularization.dropout_passes._calls import KINDS, Dropping, attend, dropping
 
-__all__ = ["Changed", "Masks", "Switched", "rate_of_attention", "trained_alone"]
+__all__ = ["AbstractMasks", "Changed", "Switched", "rate_of_attention", "trained_alone"]
 
 _SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
@@ -36,29 +37,27 @@ _DRAWS = {
 }
 
 
-class Masks(Protocol):
+class AbstractMasks(ABC):
     """Where masks come from, for one pass or, mapped by `torch.func.vmap`, for many at a time."""
 
-    @property
-    def many(self) -> bool:
-        """Whether it is many."""
-        ...
+    many: bool = True
+    """Whether it is many."""
 
+    @abstractmethod
     def mask(self, call: Dropping, where: str) -> Tensor:
         """True for what is kept and False for what is dropped."""
-        ...
 
+    @abstractmethod
     def allow(self, where: str) -> None:
         """Let a layer of torch or code of the model draw by itself, or raise an error."""
-        ...
 
     def empty(self, x: Tensor) -> Tensor:
         """A tensor like x into which anybody may draw, one for each pass."""
-        ...
+        return x
 
     def spread(self, x: Tensor) -> Tensor:
         """The same numbers, with one copy for each pass."""
-        ...
+        return x
 
 
 class Changed(Exception):
@@ -76,7 +75,7 @@ class Switched(TorchFunctionMode):
 
     def __init__(
         self,
-        masks: Masks,
+        masks: AbstractMasks,
         stack: list[tuple[str, nn.Module]],
         prefix: Sequence[tuple[Any, Any]] = (),
     ):

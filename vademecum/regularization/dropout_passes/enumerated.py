@@ -21,6 +21,7 @@ from vademecum.models import Output, count_examples
 from vademecum.regularization.dropout_passes._calls import Dropping
 from vademecum.regularization.dropout_passes._links import link_for, log_probabilities
 from vademecum.regularization.dropout_passes._runs import dropping_runs, mapped
+from vademecum.regularization.dropout_passes._switching import AbstractMasks
 from vademecum.results import one_line
 
 __all__ = ["DropoutEnsemble", "dropout_ensemble"]
@@ -141,10 +142,8 @@ def _averages(sums: list[Tensor], link: str, plain: Tensor, R: int) -> DropoutEn
     return DropoutEnsemble(a, g, r, v, R)  # pyright: ignore[reportArgumentType]
 
 
-class _Refusing:
+class _AbstractChoice(AbstractMasks):
     """Masks that are chosen, and none where they cannot be."""
-
-    many = True
 
     def allow(self, where: str) -> None:
         raise ValueError(
@@ -152,14 +151,8 @@ class _Refusing:
             f" that draws by itself: {where}"
         )
 
-    def empty(self, x: Tensor) -> Tensor:
-        return x
 
-    def spread(self, x: Tensor) -> Tensor:
-        return x
-
-
-class _Counted(_Refusing):
+class _Counted(_AbstractChoice):
     """Masks that keep all, and count units."""
 
     def __init__(self, n: int):
@@ -181,7 +174,7 @@ class _Counted(_Refusing):
         return each
 
 
-class _Chosen(_Refusing):
+class _Chosen(_AbstractChoice):
     """The masks that a row of bits spells, unit after unit."""
 
     bits: Tensor

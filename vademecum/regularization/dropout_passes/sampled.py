@@ -28,6 +28,7 @@ from vademecum.randomness import given_back, own_randomness, reseed, source
 from vademecum.regularization.dropout_passes._calls import Dropping
 from vademecum.regularization.dropout_passes._links import link_for, log_probabilities
 from vademecum.regularization.dropout_passes._runs import dropping_runs, mapped
+from vademecum.regularization.dropout_passes._switching import AbstractMasks
 from vademecum.results import one_line
 
 __all__ = ["MCDropout", "mc_dropout"]
@@ -123,12 +124,10 @@ def mc_dropout(
         link = link_for(link, runs.plain)
 
         def many(z: Tensor) -> Tensor:
-            masks.z = z
-            return runs.once(masks)
+            return runs.once(masks.for_passes(z))
 
         def one(_: Tensor) -> Tensor:
-            masks.z = None
-            return runs.once(masks)
+            return runs.once(masks.for_passes(None))
 
         slices = runs.portions(samples, memory)
         reseed(seed)
@@ -140,7 +139,7 @@ def mc_dropout(
 _NOTHING = (None, None, None, None, None)
 
 
-class _Drawn:
+class _Drawn(AbstractMasks):
     """Masks at random; mapped over zeros, one for each pass.
 
     A number is kept if 32 random bits are at least $2^{32} p$. Two such numbers are drawn as one
@@ -149,9 +148,10 @@ class _Drawn:
 
     z: Tensor | None = None
 
-    @property
-    def many(self) -> bool:
-        return self.z is not None
+    def for_passes(self, z: Tensor | None) -> "_Drawn":
+        """For passes that are mapped over z, or for one pass."""
+        self.z, self.many = z, z is not None
+        return self
 
     def mask(self, call: Dropping, where: str) -> Tensor:
         count = math.prod(call.shape)
