@@ -71,4 +71,24 @@ __all__ = [
     "ensemble_average", "mc_dropout",
     # objectives
     "distillation_loss",
+from vademecum.regularization.augmentation import (
+    Augmented,
+    Mixed,
+    colour_jitter,
+    cutmix,
+    effective_sample_size,
+    mixup,
+    pca_jitter,
+    random_affine,
+    random_crop,
+    random_erasing,
+    random_flip,
+    random_resized_crop,
+)
+
+__all__ = [
+    # augmentation
+    "Augmented", "Mixed", "colour_jitter", "cutmix", "effective_sample_size", "mixup",
+    "pca_jitter", "random_affine", "random_crop", "random_erasing", "random_flip",
+    "random_resized_crop",
 ]  # fmt: skip

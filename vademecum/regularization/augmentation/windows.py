@@ -1,0 +1,151 @@
+r"""Random crops: from each image its own window, all at once.
+
+$$\tilde x_{ki} = \bar x_{k,\, i + o}, \qquad o \sim \mathrm{U}\{0, \dots, H + 2p - h\}
+\times \{0, \dots, W + 2p - w\} ,$$
+
+where $\bar x$ is the image with a border of $p$ pixels. Every offset has the same probability: of a
+$256 \times 256$ image there are $33^2$ crops of $224 \times 224$.
+
+A window is a few runs of pixels that lie side by side. On a CPU, all runs that begin anywhere in
+the batch are the rows of one matrix, with steps of one between rows that overlap; rows of it are
+copied. Exact: no pixel changes. Checked by the claim `regularization.data_augmentation`.
+"""
+
+from typing import overload
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor
+from torch.nn import functional as F
+
+from vademecum.randomness import source
+from vademecum.regularization.augmentation._batches import (
+    Augmented,
+    fill_for,
+    images,
+    in_one_piece,
+    is_channels_last,
+    masks_for,
+    pair,
+    room,
+    together,
+)
+
+__all__ = ["random_crop"]
+
+
+@overload
+def random_crop(
+    x: Shaped[Tensor, " n c H W"], size: int | tuple[int, int], *,
+    padding: int | tuple[int, int] = 0, fill: float = 0.0, masks: None = None,
+    mask_fill: float = 0.0, generator: torch.Generator | None = None,
+) -> Shaped[Tensor, " n c h w"]: ...  # fmt: skip
+@overload
+def random_crop(
+    x: Shaped[Tensor, " n c H W"], size: int | tuple[int, int], *,
+    padding: int | tuple[int, int] = 0, fill: float = 0.0, masks: Shaped[Tensor, " n *m H W"],
+    mask_fill: float = 0.0, generator: torch.Generator | None = None,
+) -> Augmented: ...  # fmt: skip
+def random_crop(
+    x: Shaped[Tensor, " n c H W"],
+    size: int | tuple[int, int],
+    *,
+    padding: int | tuple[int, int] = 0,
+    fill: float = 0.0,
+    masks: Shaped[Tensor, " n *m H W"] | None = None,
+    mask_fill: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Shaped[Tensor, " n c h w"] | Augmented:
+    """Cut a window from each image, at a place of its own.
+
+    Args:
+        x: Images, uint8 or floating point.
+        size: Height and width of the windows, or one number for both.
+        padding: By how much images are enlarged first, above and below, left and right.
+        fill: What is put around images.
+        masks: Masks of the images, any dtype, cut at the same places.
+        mask_fill: What is put around masks.
+        generator: Where random numbers come from; torch's global generator by default.
+
+    Returns:
+        The windows; with masks, both, as `Augmented`.
+
+    Raises:
+        ValueError: If a window is larger than the padded image, or an argument is out of range.
+
+    Example:
+        >>> x = torch.arange(16.0).view(1, 1, 4, 4)
+        >>> y = random_crop(x, 3)
+        >>> y[0, 0] - y[0, 0, 0, 0]  # rows are 4 apart wherever it was cut
+        tensor([[ 0.,  1.,  2.],
+                [ 4.,  5.,  6.],
+                [ 8.,  9., 10.]])
+    """
+    x = images("x", x)
+    (h, w), border = pair("size", size, low=1), pair("padding", padding, low=0)
+    H, W = (x.shape[2 + i] + 2 * border[i] for i in (0, 1))
+    if h > H or w > W:
+        raise ValueError(
+            f"size must be at most that of the padded image, {H} x {W}, got {h} x {w}"
+        )
+    where = source(generator, x.device)
+    top = torch.randint(H - h + 1, (len(x),), **where).to(x.device)
+    left = torch.randint(W - w + 1, (len(x),), **where).to(x.device)
+
+    def cut(z: Tensor, value: float) -> Tensor:
+        if in_one_piece(z):
+            p, q = border
+            return windows(F.pad(z, (q, q, p, p), value=value) if p or q else z, top, left, h, w)
+        return _runs(z, top, left, (h, w), border, value)
+
+    changed = None if masks is None else cut(masks_for(x, masks), _filled(masks, mask_fill))
+    return together(cut(x, fill_for("fill", fill, x.dtype)), masks, changed)
+
+
+def _filled(masks: Tensor, fill: float) -> float:
+    return fill_for("mask_fill", fill, masks.dtype)
+
+
+def windows(x: Tensor, top: Tensor, left: Tensor, h: int, w: int) -> Tensor:
+    """The h x w pixels of each image from (top, left) on."""
+    if not in_one_piece(x):
+        return _runs(x, top, left, (h, w), (0, 0), 0.0)
+    n, c = x.shape[:2]
+    k, j, down, right = (torch.arange(size, device=x.device) for size in (n, c, h, w))
+    rows, columns = top[:, None] + down, left[:, None] + right
+    if is_channels_last(x):
+        y = x.permute(0, 2, 3, 1)[k[:, None, None], rows[:, :, None], columns[:, None]]
+        return y.permute(0, 3, 1, 2)
+    places = rows[:, None, :, None], columns[:, None, None]
+    return x[k[:, None, None, None], j[:, None, None], *places]
+
+
+def _runs(
+    x: Tensor, top: Tensor, left: Tensor, size: tuple[int, int], border: tuple[int, int], fill: float
+) -> Tensor:
+    """The same on a CPU, from an image with a border: all windows' rows in one copy."""
+    (n, c, H, W), (h, w), (p, q) = x.shape, size, border
+    last = is_channels_last(x)
+    planes, pixel = (1, c) if last else (c, 1)  # a pixel's channels lie together, or apart
+    lines = (x.permute(0, 2, 3, 1) if last else x.contiguous()).reshape(n * planes * H, W * pixel)
+    flat = lines if not (p or q) else _spaced(lines, q * pixel, w * pixel, fill)
+    line = top[:, None] + torch.arange(h) - p
+    starts = torch.arange(n * planes).view(n, planes, 1) * H + line[:, None]
+    starts = (starts * (W + q) + left[:, None, None]) * pixel
+    run = w * pixel
+    if p:
+        beyond = (line < 0) | (line >= H)
+        starts = torch.where(beyond[:, None], flat.numel() - run, starts)
+    runs = flat.as_strided((flat.numel() - run + 1, run), (1, 1))
+    y = torch.index_select(runs, 0, starts.flatten(), out=room(x, starts.numel(), run))
+    return y.view(n, h, w, c).permute(0, 3, 1, 2) if last else y.view(n, c, h, w)
+
+
+def _spaced(lines: Tensor, gap: int, run: int, fill: float) -> Tensor:
+    """Lines with a gap before, between and after them, and an empty run at the end."""
+    m, width = lines.shape
+    flat = room(lines, gap + m * (width + gap) + run)
+    assert flat is not None
+    flat.fill_(fill)
+    flat[gap : gap + m * (width + gap)].view(m, width + gap)[:, :width] = lines
+    return flat
