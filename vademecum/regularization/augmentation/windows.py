@@ -18,6 +18,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
+from vademecum.arrays import portions
 from vademecum.randomness import source
 from vademecum.regularization.augmentation._batches import (
     Augmented,
@@ -32,6 +33,8 @@ from vademecum.regularization.augmentation._batches import (
 )
 
 __all__ = ["random_crop"]
+
+_PORTION = 2**20  # bytes laid out at a time: fastest of 2^17, ..., 2^21 on an x86 core
 
 
 @overload
@@ -123,29 +126,35 @@ def windows(x: Tensor, top: Tensor, left: Tensor, h: int, w: int) -> Tensor:
 def _runs(
     x: Tensor, top: Tensor, left: Tensor, size: tuple[int, int], border: tuple[int, int], fill: float
 ) -> Tensor:
-    """The same on a CPU, from an image with a border: all windows' rows in one copy."""
+    """The same on a CPU, from images with a border: rows of windows are copied as wholes.
+
+    With a border, portions of images are laid into memory with empty pixels before, between and
+    after their rows, where they serve the row before and the row after, and an empty run at its
+    end, for rows of windows that lie above or below the image.
+    """
     (n, c, H, W), (h, w), (p, q) = x.shape, size, border
     last = is_channels_last(x)
     planes, pixel = (1, c) if last else (c, 1)  # a pixel's channels lie together, or apart
-    lines = (x.permute(0, 2, 3, 1) if last else x.contiguous()).reshape(n * planes * H, W * pixel)
-    flat = lines if not (p or q) else _spaced(lines, q * pixel, w * pixel, fill)
-    line = top[:, None] + torch.arange(h) - p
-    starts = torch.arange(n * planes).view(n, planes, 1) * H + line[:, None]
-    starts = (starts * (W + q) + left[:, None, None]) * pixel
-    run = w * pixel
-    if p:
-        beyond = (line < 0) | (line >= H)
-        starts = torch.where(beyond[:, None], flat.numel() - run, starts)
+    lines = (x.permute(0, 2, 3, 1) if last else x.contiguous()).reshape(n, planes * H, W * pixel)
+    run, pitch = w * pixel, (W + q) * pixel
+    down = (top[:, None] + torch.arange(h) - p)[:, None]
+    beyond = (down < 0) | (down >= H)
+    down = down + torch.arange(planes)[:, None] * H
+    out = room(x, n, planes * h, run)
+    assert out is not None
+    flat, inner, parts = lines.view(-1), None, [slice(0, n)]
+    if p or q:
+        parts = portions(n, each=planes * H * pitch * x.itemsize, memory=_PORTION)
+        gap, most = q * pixel, parts[0].stop * planes * H * pitch
+        flat = torch.full((gap + most + run,), fill, dtype=x.dtype)
+        inner = flat[gap : gap + most].view(-1, planes * H, pitch)[:, :, : W * pixel]
     runs = flat.as_strided((flat.numel() - run + 1, run), (1, 1))
-    y = torch.index_select(runs, 0, starts.flatten(), out=room(x, starts.numel(), run))
-    return y.view(n, h, w, c).permute(0, 3, 1, 2) if last else y.view(n, c, h, w)
-
-
-def _spaced(lines: Tensor, gap: int, run: int, fill: float) -> Tensor:
-    """Lines with a gap before, between and after them, and an empty run at the end."""
-    m, width = lines.shape
-    flat = room(lines, gap + m * (width + gap) + run)
-    assert flat is not None
-    flat.fill_(fill)
-    flat[gap : gap + m * (width + gap)].view(m, width + gap)[:, :width] = lines
-    return flat
+    for part in parts:
+        k = part.stop - part.start
+        if inner is not None:
+            inner[:k] = lines[part]
+        line = torch.arange(k)[:, None, None] * (planes * H) + down[part]
+        starts = line * pitch + left[part, None, None] * pixel
+        starts = torch.where(beyond[part], flat.numel() - run, starts) if p else starts
+        torch.index_select(runs, 0, starts.flatten(), out=out[part].view(-1, run))
+    return out.view(n, h, w, c).permute(0, 3, 1, 2) if last else out.view(n, c, h, w)
