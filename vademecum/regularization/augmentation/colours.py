@@ -26,6 +26,7 @@ from torch import Tensor
 from vademecum.arguments import choice, floats, number
 from vademecum.arrays import portions
 from vademecum.randomness import source
+from vademecum.regularization._luminance import CHROMA, LUMINANCE
 from vademecum.regularization.augmentation._batches import (
     as_before,
     between,
@@ -35,7 +36,6 @@ from vademecum.regularization.augmentation._batches import (
     span,
     uniform,
 )
-from vademecum.regularization._luminance import CHROMA, LUMINANCE
 
 __all__ = ["colour_jitter", "pca_jitter"]
 
@@ -112,7 +112,9 @@ def _mapped(
     if out is None:
         return _portion_mapped(x, A, shift, limits)
     for part in portions(len(x), each=x[0].numel() * 4, memory=_PORTION):
-        out[part] = _portion_mapped(x[part], A[part], None if shift is None else shift[part], limits)
+        out[part] = _portion_mapped(
+            x[part], A[part], None if shift is None else shift[part], limits
+        )
     return out
 
 

@@ -88,9 +88,7 @@ def random_crop(
     (h, w), border = pair("size", size, low=1), pair("padding", padding, low=0)
     H, W = (x.shape[2 + i] + 2 * border[i] for i in (0, 1))
     if h > H or w > W:
-        raise ValueError(
-            f"size must be at most that of the padded image, {H} x {W}, got {h} x {w}"
-        )
+        raise ValueError(f"size must be at most that of the padded image, {H} x {W}, got {h} x {w}")
     where = source(generator, x.device)
     top = torch.randint(H - h + 1, (len(x),), **where).to(x.device)
     left = torch.randint(W - w + 1, (len(x),), **where).to(x.device)
@@ -124,7 +122,12 @@ def windows(x: Tensor, top: Tensor, left: Tensor, h: int, w: int) -> Tensor:
 
 
 def _runs(
-    x: Tensor, top: Tensor, left: Tensor, size: tuple[int, int], border: tuple[int, int], fill: float
+    x: Tensor,
+    top: Tensor,
+    left: Tensor,
+    size: tuple[int, int],
+    border: tuple[int, int],
+    fill: float,
 ) -> Tensor:
     """The same on a CPU, from images with a border: rows of windows are copied as wholes.
 

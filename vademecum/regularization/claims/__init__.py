@@ -9,4 +9,6 @@ from vademecum.regularization.claims import (
     stopping,
 )
 
-__all__ = ["decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise"]
+__all__ = [
+    "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise",
+]  # fmt: skip

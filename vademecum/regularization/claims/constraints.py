@@ -12,7 +12,6 @@ from vademecum.regularization import spectral_shrinkage
 from vademecum.regularization.claims.decay import gradient, log_loss
 from vademecum.regularization.claims.shrinkage import away_from_zero, planted
 
-
 Vectors = Callable[[Tensor], Tensor]
 
 
