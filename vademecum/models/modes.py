@@ -45,7 +45,7 @@ def evaluation(model: nn.Module, *, fused: bool = False) -> Iterator[None]:
 
     Args:
         model: The module.
-        fused: Whether attention may use fused kernels, where nothing is differentiated.
+        fused: Whether attention may use fused kernels, where nothing is differentiated twice.
     """
     modules = [module for _, module in named_modules(model)]
     attention = nullcontext() if fused else _PLAIN_ATTENTION

@@ -190,9 +190,12 @@ class ModelState:
     def __deepcopy__(self, memo: dict[int, Any]) -> "ModelState":
         return self  # nothing ever changes it
 
-    def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(*args)`, with the model in evaluation and these tensors in it meanwhile."""
-        with evaluation(self.model):
+    def run(self, function: Callable[..., Any], *args: Any, fused: bool = False) -> Any:
+        """`function(*args)`, with the model in evaluation and these tensors in it meanwhile.
+
+        Attention may use fused kernels if that is said, where nothing is differentiated twice.
+        """
+        with evaluation(self.model, fused=fused):
             return call_with(self._around, self._tensors, (function, *args), also=self._aliases)
 
 

@@ -78,4 +78,15 @@ __all__ = [
     "Augmented", "Mixed", "colour_jitter", "cutmix", "effective_sample_size", "mixup",
     "pca_jitter", "random_affine", "random_crop", "random_erasing", "random_flip",
     "random_resized_crop",
+from vademecum.regularization.signal import (
+    SignalMoments,
+    SignalPrediction,
+    SignalPropagation,
+    SignalRow,
+    signal_propagation,
+)
+
+__all__ = [
+    # signals, layer by layer
+    "SignalMoments", "SignalPrediction", "SignalPropagation", "SignalRow", "signal_propagation",
 ]  # fmt: skip

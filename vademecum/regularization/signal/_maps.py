@@ -1,0 +1,238 @@
+r"""What mean-field theory knows of a layer's map: moments forward, sums of squares backward.
+
+A signal is an `Estimate` $(q, p, m)$: the mean square of its entries, the mean product of the same
+entry for two examples, the mean. Weights and biases are independent of the signal, entries of
+weights independent with mean 0 and variance $v$ (here: their mean square), $k$ inputs for each
+output, counted exactly where a kernel reaches over the edge; $u$ is Gaussian.
+
+| map | forward | squares of gradients, times |
+|---|---|---|
+| weights | $q' = k v q + \overline{b^2}$, likewise $p'$; $m' = \bar b$ | $k v$ |
+| $a u + b$, entry by entry | $\overline{a^2} q + 2 \overline{ab} m + \overline{b^2}$ | $\overline{a^2}$ |
+| activation | $E \phi(u)^2$, $E \phi(u) \phi(u')$, $E \phi(u)$ | $E \phi'(u)^2$ |
+| sum | $q_1 + q_2 + 2 m_1 m_2$, likewise $p'$ | 1 for both |
+| normalisation over $d$ | $\overline{a^2} v / (v + \varepsilon) + \overline{b^2}$ | $\overline{a^2} (1 - 2/d) / v$ |
+| pooling of $P$ entries | as much less as measured | $1/P$ for means, 1 for maxima |
+
+The products of gradients of two examples go along, with $E \phi'(u) \phi'(u')$ for activations.
+Exact in expectation over the weights for weights of equal size; where weights are wide for all.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vademecum.regularization.signal._gaussian_signals import through
+from vademecum.regularization.signal._measured_moments import cross_moment
+
+__all__ = [
+    "Activation", "Affine", "Estimate", "Joined", "LayerMap", "Noise", "Normalised", "Pooled",
+    "Standardised", "Sum", "Weights", "squares",
+]  # fmt: skip
+
+
+class Estimate(NamedTuple):
+    """The moments of a signal as theory follows them."""
+
+    q: float
+    p: float
+    m: float
+
+
+Factors = list[tuple[float, float]]
+"""For each input, what the sums of squares and of products of gradients are multiplied by."""
+
+
+def squares(t: Tensor) -> Tensor:
+    """The mean square and the mean of a tensor, in double precision, where it is."""
+    t = t.detach()
+    t = t if t.dtype == torch.float64 else t.double() if t.numel() < 2**16 else t.float()
+    n = max(t.numel(), 1)
+    flat = t.reshape(-1)
+    second = torch.linalg.vector_norm(flat).double().square() / n
+    return torch.stack([second, flat.sum().double() / n])
+
+
+class LayerMap:
+    """A map of estimates; `None` where it cannot tell."""
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate | None:
+        """The moments of what comes out."""
+        raise NotImplementedError
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        """The factors of the squares of gradients, summed over entries."""
+        raise NotImplementedError
+
+
+class Weights(LayerMap):
+    """Independent weights."""
+
+    def __init__(self, fan: float, weight: Tensor, bias: Tensor | None):
+        self.fan, self._weight, self._bias = fan, weight, bias
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate:
+        (u,), gain = given, self.gain
+        b2, b1 = (0.0, 0.0) if self._bias is None else self._bias.tolist()
+        return Estimate(gain * u.q + b2, gain * u.p + b2, b1)
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        return [(self.gain, self.gain)]
+
+    @property
+    def gain(self) -> float:
+        """Inputs times variance."""
+        return self.fan * float(self._weight[0])
+
+
+class Affine(LayerMap):
+    """A factor and a summand for each entry, of which the means are known."""
+
+    def __init__(self, a: Tensor | None = None, b: Tensor | None = None, ab: Tensor | None = None):
+        self._a, self._b, self._ab = a, b, ab
+
+    def _means(self) -> tuple[float, float, float, float, float]:
+        a2, a1 = (1.0, 1.0) if self._a is None else self._a.tolist()
+        b2, b1 = (0.0, 0.0) if self._b is None else self._b.tolist()
+        return a2, a1, b2, b1, a1 * b1 if self._ab is None else float(self._ab)
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate:
+        (u,) = given
+        a2, a1, b2, b1, ab = self._means()
+        shift = 2 * ab * u.m + b2
+        return Estimate(a2 * u.q + shift, a2 * u.p + shift, a1 * u.m + b1)
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        a2 = self._means()[0]
+        return [(a2, a2)]
+
+
+class Activation(LayerMap):
+    """A function of each entry."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]):
+        self.function = function
+        self._known: tuple[Any, Any] = (None, None)
+
+    def _through(self, u: Estimate) -> Any:
+        if self._known[0] != u:
+            self._known = u, through(self.function, *u)
+        return self._known[1]
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate | None:
+        found = self._through(given[0])[:3]
+        return Estimate(*found) if all(map(math.isfinite, found)) else None
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        return [self._through(given[0])[3:]]
+
+
+class Sum(LayerMap):
+    """The sum of signals, the second times a factor, that know nothing of each other."""
+
+    def __init__(self, factor: float = 1.0):
+        self._factor = factor
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate:
+        u, v = given
+        f = self._factor
+        cross = 2 * f * u.m * v.m
+        return Estimate(u.q + f * f * v.q + cross, u.p + f * f * v.p + cross, u.m + f * v.m)
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        square = self._factor**2
+        return [(1.0, 1.0), (square, square)]
+
+
+class Noise(LayerMap):
+    """Dropout that is on: entries are dropped with probability `share`, the others grow."""
+
+    def __init__(self, share: float):
+        self._gain = 1 / (1 - share) if share < 1 else 0.0
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate:
+        (u,) = given
+        return Estimate(self._gain * u.q, u.p if self._gain else 0.0, u.m)
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        return [(self._gain, 1.0)]
+
+
+class Normalised(LayerMap):
+    """Signals of size one over `d` entries, then a factor and a summand for each entry."""
+
+    def __init__(self, d: int, eps: float, affine: Affine, *, centred: bool):
+        self._d, self._eps, self._affine, self._centred = d, eps, affine, centred
+
+    def _variance(self, u: Estimate) -> float:
+        v = u.q - u.m**2 if self._centred else u.q
+        return max(v, 0.0) + self._eps
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate | None:
+        (u,) = given
+        off = u.m if self._centred else 0.0
+        v = self._variance(u)
+        if v <= 0:
+            return None
+        inner = Estimate((u.q - off**2) / v, (u.p - off**2) / v, (u.m - off) / v**0.5)
+        return self._affine.forward([inner])
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        ((a2, _),) = self._affine.backward(given)
+        kept = max(1 - (1 + self._centred) / self._d, 0.0)  # directions that do not matter
+        factor = a2 * kept / max(self._variance(given[0]), 1e-300)
+        return [(factor, factor)]
+
+
+class Standardised(LayerMap):
+    """Batch normalisation by its statistics: if these are of no data yet, a factor, else true."""
+
+    def __init__(self, affine: Affine, normalised: Normalised, fresh: Tensor):
+        self._affine, self._normalised, self._fresh = affine, normalised, fresh
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate | None:
+        return (self._affine if bool(self._fresh) else self._normalised).forward(given)
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        return self._affine.backward(given)
+
+
+class Pooled(LayerMap):
+    """Means or maxima over entries, of signals as they were measured, at the scale predicted."""
+
+    def __init__(self, before: Tensor, after: Tensor, kept: float):
+        self._before, self._after, self._kept = before, after, kept
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate | None:
+        (u,) = given
+        before, after = self._before.tolist(), self._after.tolist()
+        q, p = (before[1] / before[0], cross_moment(before))
+        if q <= 0 or u.q <= 0:
+            return None
+        scale = u.q / q
+        same = p == q or u.p == u.q
+        share = 1.0 if same else min(max((u.q - u.p) / (q - p) / scale, 0.0), 1e300)
+        out, cross = after[1] / after[0], cross_moment(after)
+        # what is common to examples and what is not shrink each as they did
+        return Estimate(scale * out, scale * (out - share * (out - cross)),
+                        scale**0.5 * after[3] / after[0])  # fmt: skip
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        return [(self._kept, self._kept)]
+
+
+class Joined(LayerMap):
+    """Signals beside each other, with their shares of the entries."""
+
+    def __init__(self, shares: list[float]):
+        self._shares = shares
+
+    def forward(self, given: Sequence[Estimate]) -> Estimate:
+        weighted = [[s * e for e in u] for s, u in zip(self._shares, given, strict=True)]
+        return Estimate(*map(sum, zip(*weighted, strict=True)))
+
+    def backward(self, given: Sequence[Estimate]) -> Factors:
+        return [(s, s) for s in self._shares]

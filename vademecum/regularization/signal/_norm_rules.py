@@ -1,0 +1,97 @@
+"""Dropout and normalisations as maps of moments, with the signatures of torch's functions."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vademecum.regularization.signal._maps import (
+    Affine,
+    LayerMap,
+    Noise,
+    Normalised,
+    Standardised,
+    squares,
+)
+
+__all__ = ["batch_norm", "dropout", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+
+Rule = tuple[LayerMap, list[Tensor]]
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Rule:
+    return (Noise(p) if training else Affine()), [input]
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Rule:
+    d = math.prod(normalized_shape)
+    return Normalised(d, eps, _entrywise(weight, bias), centred=True), [input]
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Rule:
+    d, eps = math.prod(normalized_shape), torch.finfo(input.dtype).eps if eps is None else eps
+    return Normalised(d, eps, _entrywise(weight, None), centred=False), [input]
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Rule:
+    d = input[0].numel() // num_groups
+    return Normalised(d, eps, _entrywise(weight, bias), centred=True), [input]
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Rule | None:
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
+    d = input[0, 0].numel()
+    return Normalised(d, eps, _entrywise(weight, bias), centred=True), [input]
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | None = 0.1,
+    eps: float = 1e-5,
+) -> Rule | None:
+    """By its statistics: as they were at first, a factor; later, what they say of the signal."""
+    d = input.numel() // input.shape[1]
+    normalised = Normalised(d, eps, _entrywise(weight, bias), centred=True)
+    if training or running_mean is None or running_var is None:
+        return normalised, [input]
+    a = (running_var + eps).rsqrt()
+    a = a if weight is None else a * weight
+    b = -a * running_mean
+    b = b if bias is None else b + bias
+    affine = Affine(squares(a), squares(b), squares(a * b)[1])
+    fresh = ((running_mean == 0) & (running_var == 1)).all()
+    return Standardised(affine, normalised, fresh), [input]
+
+
+def _entrywise(weight: Tensor | None, bias: Tensor | None) -> Affine:
+    return Affine(*(None if t is None else squares(t) for t in (weight, bias)))

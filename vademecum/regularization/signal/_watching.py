@@ -1,0 +1,256 @@
+"""Watching a model run: a row for each call of a leaf module, and the graph of what theory knows.
+
+Every call of torch that meets a signal becomes a node with a map of moments, if its map is known.
+Where it is not, the signal that comes out is measured, and theory goes on from there; gradients in
+what went in are measured likewise. Signals are what can be differentiated in: the floating-point
+inputs, and outputs of leaf modules that depend on nothing else (embeddings of tokens).
+"""
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vademecum.models import map_tensors, named_tensors
+from vademecum.regularization.signal._elementwise import Recogniser
+from vademecum.regularization.signal._gaussian_signals import slope_of
+from vademecum.regularization.signal._layer_rules import ACTIVATIONS, MOVES, rule_for
+from vademecum.regularization.signal._maps import Activation, LayerMap, Sum
+from vademecum.regularization.signal._measured_moments import moment_sums
+
+__all__ = ["Node", "SeenRow", "Watch"]
+
+_SAMPLE = 2**16  # entries at which slopes are computed: a share is known to 0.002
+_FLAT = 0.01
+
+
+class Node:
+    """A signal: the map that made it, or what was measured of it.
+
+    Attributes:
+        restarts: Whether something unknown uses it, so that its gradient is measured.
+    """
+
+    def __init__(self, numel: int, rule: LayerMap | None = None, inputs: Sequence["Node"] = ()):
+        self.numel, self.rule, self.inputs = numel, rule, list(inputs)
+        self.measured: Tensor | None = None
+        self.gradient: Tensor | None = None
+        self.restarts = self.watched = False
+
+
+class SeenRow:
+    """A row in the making."""
+
+    def __init__(self, name: str, kind: str, t: Tensor, node: Node, *, fresh: bool):
+        self.name, self.kind, self.shape, self.node = name, kind, tuple(t.shape), node
+        self.fresh = fresh  # nothing is known of how it came about
+        self.moments: Tensor = torch.empty(0)
+        self.low: Tensor | None = None
+        self.high: Tensor | None = None
+        self.flat: Tensor | None = None
+
+
+class _Frame:
+    def __init__(self, name: str, module: nn.Module, rows: int):
+        self.name, self.module, self.rows, self.inner = name, module, rows, False
+        self.container = bool(module._modules)
+
+
+class Watch(TorchFunctionMode):
+    """While it is entered, and the model followed by `entered`, notes rows and nodes.
+
+    Args:
+        n: How many examples there are.
+        roots: The signals that the model begins with.
+    """
+
+    def __init__(self, n: int, roots: list[Tensor]):
+        super().__init__()
+        self.n, self.roots = n, roots
+        self.rows, self.nodes = list[SeenRow](), list[Node]()
+        self._frames = list[_Frame]()
+        self._known: dict[int, tuple[Any, int, Node]] = {}
+        self._flat: dict[Node, Tensor] = {}
+        self._paused, self._recognised = 0, Recogniser()
+
+    def measure(self, t: Tensor) -> Tensor:
+        """The sums of moments of a signal."""
+        return moment_sums(t, self.n)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if name == "__get__":
+            name = getattr(getattr(func, "__self__", None), "__name__", "")
+            if name not in MOVES:
+                return func(*args, **kwargs)
+        plain = name.strip("_")
+        given = [] if self._paused else [t for _, t in named_tensors((args, kwargs)) if _signal(t)]
+        if not given:
+            return func(*args, **kwargs)
+        before = self._before(name, plain, given)
+        out = func(*args, **kwargs)
+        made = [t for _, t in named_tensors(out) if _signal(t)]
+        if made:
+            self._note(plain, func, args, kwargs, before, made)
+        return out
+
+    def _before(self, name: str, plain: str, given: list[Tensor]) -> dict[Any, Any]:
+        """The nodes of signals, and a sample of them, before a call that may work in place."""
+        in_place = name.endswith("_") and (not name.startswith("__") or name.startswith("__i"))
+        nodes: dict[Any, Any] = {
+            id(t): self.source(t) if in_place else self.found(t) for t in given
+        }
+        if plain in ACTIVATIONS:
+            nodes["sample"] = _sample(given[0], copy=True)
+        nodes["given"] = given
+        return nodes
+
+    def _note(self, name: str, func: Any, args: Any, kwargs: Any, before: Any, made: Any) -> None:
+        rule = rule_for(name, func, args, kwargs, made[0], self.measure)
+        if rule is None:
+            for t in before["given"]:
+                self._restart(t, before[id(t)])
+            for t in made:
+                self._known.pop(id(t), None)
+            return
+        layer, inputs = rule
+        nodes = [before.get(id(t)) or self.source(t) for t in inputs]
+        for t in made:
+            self._keep(t, Node(t.numel(), layer, nodes))
+        if isinstance(layer, Sum):
+            for t, node in zip(inputs, nodes, strict=True):
+                if t.numel() < made[0].numel():  # one for several entries
+                    self._restart(t, node)
+        if "sample" in before and isinstance(layer, Activation):
+            node = self.found(made[0])
+            assert node is not None
+            self._flat[node] = _flat_share(layer, before["sample"])
+        if self._frames and self._frames[-1].container and isinstance(layer, Sum | Activation):
+            kind = "add" if isinstance(layer, Sum) else name
+            self._add_row(self._frames[-1].name, kind, made[0])
+
+    def found(self, t: Tensor) -> Node | None:
+        """The node of a signal, if there is one for what it holds now."""
+        entry = self._known.get(id(t))
+        known = entry is not None and entry[0]() is t and entry[1] == t._version
+        return entry[2] if known and entry is not None else None
+
+    def source(self, t: Tensor) -> Node:
+        """The node of a signal; one of which nothing is known is measured."""
+        node = self.found(t)
+        if node is None:
+            node = self._keep(t, Node(t.numel()))
+            node.measured = self.measure(t)
+        return node
+
+    def _keep(self, t: Tensor, node: Node) -> Node:
+        self._known[id(t)] = weakref.ref(t), t._version, node
+        self.nodes.append(node)
+        return node
+
+    def _restart(self, t: Tensor, node: Node | None) -> None:
+        if node is not None:
+            node.restarts = True
+            self.watch_gradient(t, node)
+
+    def watch_gradient(self, t: Tensor, node: Node) -> None:
+        """Measure the gradient in a signal, when it comes."""
+        if not node.watched and t.requires_grad:
+            node.watched = True
+
+            def came(g: Tensor) -> None:
+                node.gradient = self.measure(g)
+
+            t.register_hook(came)
+
+    def ended(self, t: Tensor) -> None:
+        """The signal is what the model gives."""
+        self._restart(t, self.source(t))
+
+    def _add_row(self, name: str, kind: str, t: Tensor) -> None:
+        fresh = self.found(t) is None
+        node = self.source(t)
+        row = SeenRow(name, kind, t, node, fresh=fresh)
+        row.moments = self.measure(t) if node.measured is None else node.measured
+        self.watch_gradient(t, node)
+        if node in self._flat:
+            row.flat = self._flat[node]
+            if t.shape[:1] == (self.n,) and self.n > 1:
+                row.low, row.high = t.detach().amin(0), t.detach().amax(0)
+        self.rows.append(row)
+
+    def entered(
+        self, forward: Callable[..., Any], entry: tuple[str, nn.Module], _: Any
+    ) -> Callable[..., Any]:
+        """The code of a submodule, watched."""
+        path, module = entry
+
+        @functools.wraps(forward)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self._frames:
+                self._frames[-1].inner = True
+            self._frames.append(_Frame(path, module, len(self.rows)))
+            ask = not self._paused and self._recognised.may_be(module, args, kwargs)
+            known = self._recognised.known(module) if ask else None
+            self._paused += known is True
+            try:
+                out = forward(*args, **kwargs)
+            finally:
+                self._paused -= known is True
+                frame = self._frames.pop()
+            if frame.inner or self._paused:
+                return out
+            del self.rows[frame.rows :]
+            self._paused += 1
+            try:
+                out = map_tensors(out, self._rooted)
+                if ask and (known or (known is None and self._asked(module, forward, args, out))):
+                    self._note_elementwise(forward, args[0], out)
+                t = next((t for _, t in named_tensors(out) if _dense(t)), None)
+                if t is not None:
+                    self._add_row(path, type(module).__name__, t)
+            finally:
+                self._paused -= 1
+            return out
+
+        return run
+
+    def _asked(self, module: nn.Module, forward: Any, args: Any, out: Any) -> bool:
+        return _signal(args[0]) and self._recognised.ask(module, forward, args[0], out)
+
+    def _note_elementwise(self, forward: Any, x: Tensor, out: Tensor) -> None:
+        layer = Activation(forward)
+        node = self._keep(out, Node(out.numel(), layer, [self.source(x)]))
+        self._flat[node] = _flat_share(layer, _sample(x))
+
+    def _rooted(self, t: Tensor) -> Tensor:
+        """A signal that depends on nothing that can be differentiated, as one more to begin with."""
+        if t.requires_grad or not _dense(t) or not torch.is_grad_enabled():
+            return t
+        root = t.detach().requires_grad_()
+        self.roots.append(root)
+        return root.clone()
+
+
+def _dense(t: Tensor) -> bool:
+    return t.is_floating_point() and t.layout == torch.strided and t.numel() > 0
+
+
+def _signal(t: Tensor) -> bool:
+    return t.requires_grad and _dense(t)
+
+
+def _sample(t: Tensor, *, copy: bool = False) -> Tensor:
+    flat = t.detach().reshape(-1)
+    some = flat[:: max(1, -(-flat.numel() // _SAMPLE))]
+    return some.clone() if copy else some
+
+
+def _flat_share(layer: Activation, sample: Tensor) -> Tensor:
+    return (slope_of(layer.function, sample)[1].abs() < _FLAT).double().mean()
