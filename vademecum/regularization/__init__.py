@@ -79,14 +79,20 @@ __all__ = [
     "pca_jitter", "random_affine", "random_crop", "random_erasing", "random_flip",
     "random_resized_crop",
 from vademecum.regularization.signal import (
+    InitPlan,
+    InitStep,
     SignalMoments,
     SignalPrediction,
     SignalPropagation,
     SignalRow,
+    draw_signal,
     signal_propagation,
+    suggest_init,
 )
 
 __all__ = [
     # signals, layer by layer
+    "InitPlan", "InitStep", "suggest_init",
     "SignalMoments", "SignalPrediction", "SignalPropagation", "SignalRow", "signal_propagation",
+    "draw_signal",
 ]  # fmt: skip

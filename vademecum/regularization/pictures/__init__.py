@@ -1,1 +1,5 @@
-"""Pictures of this room: signals by depth, decay and stopping, dropout, normalisation."""
+"""Pictures of this room: signals by depth."""
+
+from vademecum.regularization.pictures.signals import signals_by_depth
+
+__all__ = ["signals_by_depth"]

@@ -1,8 +1,8 @@
 """Modules that treat each entry alone, found by what they do: activations that torch does not have.
 
 A module without submodules and tensors of its own, from one tensor to another of its shape, is one
-if an entry's answer depends neither on its place nor on other entries: asked of a piece of the
-signal turned round, and of one where half of the entries have changed their signs.
+if an entry's answer depends neither on its place nor on other entries: asked of the signal turned
+round, and with the signs of half of its entries changed.
 """
 
 from typing import Any
@@ -21,29 +21,29 @@ class Recogniser:
     def __init__(self):
         self._known: dict[Any, bool] = {}
 
-    def may_be(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        """Whether it is worth asking."""
-        one = len(args) == 1 and not kwargs and isinstance(args[0], Tensor)
+    def treats_alone(self, module: nn.Module, forward: Any, x: Tensor) -> bool:
+        """Whether a module does, asked by its code where it is not known; torch's own are not."""
         own = module._modules or module._parameters or module._buffers
-        return one and not own and not type(module).__module__.startswith("torch.nn")
-
-    def known(self, module: nn.Module) -> bool | None:
-        """What was found of a module like this one, if anything."""
-        return self._known.get(_key(module))
-
-    @torch.no_grad()
-    def ask(self, module: nn.Module, forward: Any, x: Tensor, out: Any) -> bool:
-        """Find out, by what it gave for a signal and what it gives for two others."""
-        alike = isinstance(out, Tensor) and out is not x and out.shape == x.shape
-        if not alike or not out.dtype == x.dtype:
+        if own or type(module).__module__.startswith("torch.nn"):
             return False
-        x, out = x.detach(), out.detach()
-        turned = list(range(x.ndim))
-        mask = (torch.arange(x.numel(), device=x.device) * 0.618 % 1 < 0.5).view(x.shape)
-        same = torch.equal(forward(x.flip(turned)), out.flip(turned))
-        found = same and torch.equal(forward(torch.where(mask, x, -x))[mask], out[mask])
-        self._known[_key(module)] = found
-        return found
+        key = _key(module)
+        if key not in self._known:
+            self._known[key] = _asked(forward, x.detach())
+        return self._known[key]
+
+
+@torch.no_grad()
+def _asked(forward: Any, x: Tensor) -> bool:
+    out = forward(x.clone())
+    if not isinstance(out, Tensor) or out.shape != x.shape or out.dtype != x.dtype:
+        return False
+    if out.equal(x):  # nothing was done
+        return False
+    axes = list(range(x.ndim))
+    mask = (torch.arange(x.numel(), device=x.device) * 0.618 % 1 < 0.5).view(x.shape)
+    if not torch.equal(forward(x.flip(axes)), out.flip(axes)):
+        return False
+    return torch.equal(forward(torch.where(mask, x, -x))[mask], out[mask])
 
 
 def _key(module: nn.Module) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -13,33 +13,39 @@ from vademecum.models import named_modules, tensor_places
 from vademecum.randomness import own_randomness
 from vademecum.regularization.signal.rows import SignalMoments, SignalPrediction, SignalRow
 
-__all__ = ["fresh_copies", "mean_over_draws"]
+__all__ = ["FreshCopies", "mean_over_draws"]
 
 
-def fresh_copies(
-    model: nn.Module, draws: int, generator: torch.Generator | None
-) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
-    """A copy of a model again and again, each time with other parameters; and those it keeps.
+class FreshCopies:
+    """A copy of a model, whose parameters are drawn again and again.
 
     Modules draw theirs by `reset_parameters`, inner ones first, so that an outer one has the last
     word.
+
+    Attributes:
+        kept: The parameters that no module draws.
     """
-    copy = deepcopy(model)
-    reset = set[int]()
-    steps: list[Callable[[], Any]] = []
-    for _, module in reversed(list(named_modules(copy))):
-        draw = getattr(module, "reset_parameters", None)
-        if callable(draw):
-            steps.append(draw)
-            reset.update(id(p) for p in module.parameters(recurse=False))
-    kept = tuple(name for name, p in tensor_places(copy, "parameters") if id(p) not in reset)
-    for _ in range(draws):
-        place = "cpu" if generator is None else generator.device
-        seed = int(torch.randint(2**62, (), generator=generator, device=place))
+
+    def __init__(self, model: nn.Module, generator: torch.Generator | None):
+        self._copy, self._generator = deepcopy(model), generator
+        self._steps: list[Callable[[], Any]] = []
+        drawn = set[int]()
+        for _, module in reversed(list(named_modules(self._copy))):
+            draw = getattr(module, "reset_parameters", None)
+            if callable(draw):
+                self._steps.append(draw)
+                drawn.update(id(p) for p in module.parameters(recurse=False))
+        places = tensor_places(self._copy, "parameters")
+        self.kept = tuple(name for name, p in places if id(p) not in drawn)
+
+    def draw(self) -> nn.Module:
+        """The copy, with other parameters."""
+        place = "cpu" if self._generator is None else self._generator.device
+        seed = int(torch.randint(2**62, (), generator=self._generator, device=place))
         with own_randomness(seed), torch.no_grad():
-            for draw in steps:
+            for draw in self._steps:
                 draw()
-        yield copy, kept
+        return self._copy
 
 
 def mean_over_draws(found: list[list[SignalRow]]) -> list[SignalRow]:

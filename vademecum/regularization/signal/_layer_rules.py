@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vademecum.regularization.signal._gaussian_signals import closed_form
 from vademecum.regularization.signal._maps import (
     Activation,
     Affine,
@@ -56,7 +57,6 @@ MOVES = {
     "float", "double", "half", "bfloat16", "type", "type_as", "squeeze", "unsqueeze", "swapaxes",
     "swapdims", "movedim", "moveaxis", "roll", "flip", "getitem", "chunk", "split", "unbind",
     "narrow", "select", "t", "T", "mT", "tensor_split", "view_as", "reshape_as", "cuda", "cpu",
-    "index_select", "unfold_copy",
 }  # fmt: skip
 """Calls that give entries other places, or take some of them."""
 _SUMS = {"add": 1.0, "radd": 1.0, "iadd": 1.0, "sub": -1.0, "isub": -1.0}
@@ -88,9 +88,9 @@ def rule_for(
     if not isinstance(x, Tensor):
         return _reflected(name, args) if name in _SCALARS else _joined(name, args, kwargs, out)
     if name in MOVES:
-        return (Affine(), [x]) if x.requires_grad else None
+        return (Affine(), [x]) if x.requires_grad and _plain_index(name, args) else None
     if name in ACTIVATIONS:
-        return _activation(func, args, kwargs) if x.requires_grad else None
+        return _activation(name, func, args, kwargs) if x.requires_grad else None
     if name in _SUMS or name == "rsub" or name in _SCALARS:
         return _arithmetic(name, args, kwargs, out)
     if name in _MEANS | _MAXIMA:
@@ -100,19 +100,33 @@ def rule_for(
     return None if read is None else read(*args, **kwargs)
 
 
-def _activation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
+def _plain_index(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether each entry is taken once at most: not by a tensor of places."""
+    places = args[1] if name == "getitem" else ()
+    return not any(
+        isinstance(i, Tensor | list) for i in (places if isinstance(places, tuple) else (places,))
+    )
+
+
+def _activation(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rule:
+    x = args[0] if args else kwargs["input"]
     rest = args[1:]
     named = {k: v for k, v in kwargs.items() if k not in ("input", "inplace")}
-    if len(rest) and func in (F.relu, F.silu, F.mish, F.selu, F.hardswish, F.relu6):
-        rest = ()  # whether it works in place
-    plain = getattr(torch, getattr(func, "__name__", "").rstrip("_"), func)
-    function = plain if getattr(func, "__name__", "").endswith("_") else func
+    if name in _IN_PLACE_SECOND:
+        rest = ()
+    if getattr(func, "__name__", "").endswith("_"):
+        func = getattr(torch, name, None) or getattr(F, name)
+    slope = (*rest, named.get("negative_slope", 0.01))[0] if name == "leaky_relu" else 0.01
 
     def alone(u: Tensor) -> Tensor:
-        return function(u, *_as(rest, u), **dict(zip(named, _as(tuple(named.values()), u))))
+        keywords = dict(zip(named, _as(tuple(named.values()), u), strict=True))
+        return func(u, *_as(rest, u), **keywords)
 
-    x = args[0] if args else kwargs["input"]
-    return Activation(alone), [x]
+    return Activation(alone, closed_form(name, float(slope))), [x]
+
+
+_IN_PLACE_SECOND = {"relu", "silu", "mish", "selu", "hardswish", "relu6", "hardsigmoid"}
+"""Functions whose second argument says whether they work in place."""
 
 
 def _as(constants: tuple[Any, ...], u: Tensor) -> list[Any]:

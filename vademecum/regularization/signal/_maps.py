@@ -8,10 +8,10 @@ output, counted exactly where a kernel reaches over the edge; $u$ is Gaussian.
 | map | forward | squares of gradients, times |
 |---|---|---|
 | weights | $q' = k v q + \overline{b^2}$, likewise $p'$; $m' = \bar b$ | $k v$ |
-| $a u + b$, entry by entry | $\overline{a^2} q + 2 \overline{ab} m + \overline{b^2}$ | $\overline{a^2}$ |
+| $a u + b$ | $\overline{a^2} q + 2 \overline{ab} m + \overline{b^2}$ | $\overline{a^2}$ |
 | activation | $E \phi(u)^2$, $E \phi(u) \phi(u')$, $E \phi(u)$ | $E \phi'(u)^2$ |
 | sum | $q_1 + q_2 + 2 m_1 m_2$, likewise $p'$ | 1 for both |
-| normalisation over $d$ | $\overline{a^2} v / (v + \varepsilon) + \overline{b^2}$ | $\overline{a^2} (1 - 2/d) / v$ |
+| norm of $d$ | $\overline{a^2} v / (v + \varepsilon) + \overline{b^2}$ | $a^2 (1 - \frac2d) / v$ |
 | pooling of $P$ entries | as much less as measured | $1/P$ for means, 1 for maxima |
 
 The products of gradients of two examples go along, with $E \phi'(u) \phi'(u')$ for activations.
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vademecum.expectations import GaussianExpectations
 from vademecum.regularization.signal._gaussian_signals import through
 from vademecum.regularization.signal._measured_moments import cross_moment
 
@@ -113,13 +114,15 @@ class Affine(LayerMap):
 class Activation(LayerMap):
     """A function of each entry."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor]):
-        self.function = function
+    def __init__(
+        self, function: Callable[[Tensor], Tensor], exact: GaussianExpectations | None = None
+    ):
+        self.function, self._exact = function, exact
         self._known: tuple[Any, Any] = (None, None)
 
     def _through(self, u: Estimate) -> Any:
         if self._known[0] != u:
-            self._known = u, through(self.function, *u)
+            self._known = u, through(self.function, self._exact, *u)
         return self._known[1]
 
     def forward(self, given: Sequence[Estimate]) -> Estimate | None:

@@ -6,8 +6,8 @@ c_i = \frac1{n - 1} \sum_{j \ne i} \frac{h_i \cdot h_j}{|h_i| |h_j|} .$$
 Their means are the second moment, the mean and the correlation between examples; the variance is
 $q - m^2$. With $\hat h_i = h_i / |h_i|$ and $s = \sum_j \hat h_j$ it is $c_i = (\hat h_i \cdot s -
 1) / (n - 1)$, so that no pair is visited. Standard errors are those over examples, to first order:
-$\operatorname{sd}(q_i) / \sqrt n$, that of $q_i - 2 m m_i$, and $2 \operatorname{sd}(c_i) / \sqrt n$
-since each example is in pairs on both sides.
+$\operatorname{sd}(q_i) / \sqrt n$, that of $q_i - 2 m m_i$, and $2 \operatorname{sd}(c_i) / \sqrt
+n$, since each example is in pairs on both sides.
 """
 
 import math

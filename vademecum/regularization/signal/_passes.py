@@ -1,7 +1,6 @@
 """One pass of a model under watch, forward and backward, and what several of them add up to."""
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,29 +20,12 @@ from vademecum.models import (
 )
 from vademecum.models.losses import Loss
 from vademecum.randomness import source
-from vademecum.regularization.signal._maps import Estimate
-from vademecum.regularization.signal._measured_moments import moments_of
+from vademecum.regularization.signal._nodes import SeenRow
 from vademecum.regularization.signal._predictions import estimate_backward, estimate_forward
-from vademecum.regularization.signal._watching import SeenRow, Watch
-from vademecum.regularization.signal.rows import SignalPrediction, SignalRow
+from vademecum.regularization.signal._sums import PassRow
+from vademecum.regularization.signal._watching import Watch
 
-__all__ = ["PassRow", "Runner", "added", "finished"]
-
-
-class PassRow(NamedTuple):
-    """A row of one pass, as numbers that add up, weighted by examples."""
-
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    note: str
-    sums: list[float]
-    gradient: list[float] | None
-    low: Tensor | None
-    high: Tensor | None
-    flat: float | None
-    predicted: Estimate | None
-    predicted_backward: Estimate | None
+__all__ = ["Runner", "begun", "count_rows"]
 
 
 class Runner:
@@ -65,7 +47,7 @@ class Runner:
     def forward(self, x: Any) -> tuple[Watch, Any]:
         """One forward pass under watch, and what of its result counts."""
         watch = Watch(count_rows(x), [])
-        given = map_tensors(x, lambda t: _begun(t, watch))
+        given = map_tensors(x, lambda t: begun(t, watch))
         args, kwargs = call_arguments(given)
 
         def run() -> Any:
@@ -132,7 +114,7 @@ def count_rows(x: Any) -> int:
     return len((floating or tensors)[0])
 
 
-def _begun(t: Tensor, watch: Watch) -> Tensor:
+def begun(t: Tensor, watch: Watch) -> Tensor:
     if not t.is_floating_point() or t.layout != torch.strided or t.is_nested:
         return t
     root = t.detach().requires_grad_()
@@ -152,72 +134,3 @@ def _row(row: SeenRow, forward: Any, backward: Any) -> PassRow:
     flat = None if row.flat is None else float(row.flat)
     return PassRow(row.name, row.kind, row.shape, note, row.moments.tolist(), gradient, row.low,
                    row.high, flat, guess, back)  # fmt: skip
-
-
-def added(one: list[PassRow], other: list[PassRow]) -> list[PassRow]:
-    """Two passes as one."""
-    if [(r.name, r.kind) for r in one] != [(r.name, r.kind) for r in other]:
-        raise ValueError("model must make the same calls for each portion of x")
-    return [_both(a, b) for a, b in zip(one, other, strict=True)]
-
-
-def _both(a: PassRow, b: PassRow) -> PassRow:
-    u, v = (r.sums[0] for r in (a, b))
-    both = [None if s is None or t is None else [x + y for x, y in zip(s, t, strict=True)]
-            for s, t in ((a.sums, b.sums), (a.gradient, b.gradient))]  # fmt: skip
-    means = [
-        None
-        if s is None or t is None
-        else Estimate(*((u * x + v * y) / (u + v) for x, y in zip(s, t, strict=True)))
-        for s, t in ((a.predicted, b.predicted), (a.predicted_backward, b.predicted_backward))
-    ]
-    assert both[0] is not None
-    low = high = flat = None
-    if a.low is not None and b.low is not None and a.high is not None and b.high is not None:
-        low, high = torch.minimum(a.low, b.low), torch.maximum(a.high, b.high)
-    if a.flat is not None and b.flat is not None:
-        flat = (u * a.flat + v * b.flat) / (u + v)
-    return PassRow(a.name, a.kind, a.shape, a.note, both[0], both[1], low, high, flat, *means)
-
-
-def finished(rows: list[PassRow], scale: float = 1.0) -> list[SignalRow]:
-    """The rows with moments instead of sums.
-
-    Args:
-        rows: Those of all passes together.
-        scale: What gradients are to be divided by.
-    """
-    calls: dict[tuple[str, str], int] = {}
-    made: list[SignalRow] = []
-    for r in rows:
-        call = calls[r.name, r.kind] = calls.get((r.name, r.kind), -1) + 1
-        powers = (0, 2, 4, 1, 2, 3, 0, 0, 0)
-        back = r.gradient and moments_of([s / scale**k for s, k in zip(r.gradient, powers)])
-        guess = r.predicted_backward
-        if guess is not None:
-            guess = Estimate(guess.q / scale**2, guess.p / scale**2, 0.0)
-        dead = None if r.low is None else float((r.low == r.high).double().mean())
-        several = r.sums[6] > 1
-        made.append(
-            SignalRow(
-                r.name,
-                r.kind,
-                call,
-                r.shape,
-                moments_of(r.sums),
-                back or None,
-                dead,
-                r.flat,
-                _prediction(r.predicted, several),
-                _prediction(guess, several),
-                r.note,
-            )  # fmt: skip
-        )
-    return made
-
-
-def _prediction(e: Estimate | None, several: bool) -> SignalPrediction | None:
-    if e is None or not all(map(math.isfinite, e)):
-        return None
-    c = min(e.p / e.q, 1.0) if several and e.q > 0 else None
-    return SignalPrediction(e.q, max(e.q - e.m**2, 0.0), c)

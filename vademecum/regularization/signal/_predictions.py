@@ -2,7 +2,7 @@
 
 from vademecum.regularization.signal._maps import Estimate
 from vademecum.regularization.signal._measured_moments import cross_moment
-from vademecum.regularization.signal._watching import Node
+from vademecum.regularization.signal._nodes import Node
 
 __all__ = ["estimate_backward", "estimate_forward", "measured_estimate"]
 

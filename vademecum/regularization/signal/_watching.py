@@ -8,7 +8,8 @@ inputs, and outputs of leaf modules that depend on nothing else (embeddings of t
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import or_
 from typing import Any
 
 import torch
@@ -19,45 +20,14 @@ from vademecum.models import map_tensors, named_tensors
 from vademecum.regularization.signal._elementwise import Recogniser
 from vademecum.regularization.signal._gaussian_signals import slope_of
 from vademecum.regularization.signal._layer_rules import ACTIVATIONS, MOVES, rule_for
-from vademecum.regularization.signal._maps import Activation, LayerMap, Sum
+from vademecum.regularization.signal._maps import Activation, Sum
 from vademecum.regularization.signal._measured_moments import moment_sums
+from vademecum.regularization.signal._nodes import Frame, Node, SeenRow
 
-__all__ = ["Node", "SeenRow", "Watch"]
+__all__ = ["Watch"]
 
 _SAMPLE = 2**16  # entries at which slopes are computed: a share is known to 0.002
 _FLAT = 0.01
-
-
-class Node:
-    """A signal: the map that made it, or what was measured of it.
-
-    Attributes:
-        restarts: Whether something unknown uses it, so that its gradient is measured.
-    """
-
-    def __init__(self, numel: int, rule: LayerMap | None = None, inputs: Sequence["Node"] = ()):
-        self.numel, self.rule, self.inputs = numel, rule, list(inputs)
-        self.measured: Tensor | None = None
-        self.gradient: Tensor | None = None
-        self.restarts = self.watched = False
-
-
-class SeenRow:
-    """A row in the making."""
-
-    def __init__(self, name: str, kind: str, t: Tensor, node: Node, *, fresh: bool):
-        self.name, self.kind, self.shape, self.node = name, kind, tuple(t.shape), node
-        self.fresh = fresh  # nothing is known of how it came about
-        self.moments: Tensor = torch.empty(0)
-        self.low: Tensor | None = None
-        self.high: Tensor | None = None
-        self.flat: Tensor | None = None
-
-
-class _Frame:
-    def __init__(self, name: str, module: nn.Module, rows: int):
-        self.name, self.module, self.rows, self.inner = name, module, rows, False
-        self.container = bool(module._modules)
 
 
 class Watch(TorchFunctionMode):
@@ -72,8 +42,9 @@ class Watch(TorchFunctionMode):
         super().__init__()
         self.n, self.roots = n, roots
         self.rows, self.nodes = list[SeenRow](), list[Node]()
-        self._frames = list[_Frame]()
+        self._frames = list[Frame]()
         self._known: dict[int, tuple[Any, int, Node]] = {}
+        self._origins: dict[int, tuple[Any, int]] = {}
         self._flat: dict[Node, Tensor] = {}
         self._paused, self._recognised = 0, Recogniser()
 
@@ -94,15 +65,24 @@ class Watch(TorchFunctionMode):
         if not given:
             return func(*args, **kwargs)
         before = self._before(name, plain, given)
-        out = func(*args, **kwargs)
+        self.prepare(plain, args, kwargs)
+        out = self.changed(plain, args, kwargs, func(*args, **kwargs))
         made = [t for _, t in named_tensors(out) if _signal(t)]
         if made:
             self._note(plain, func, args, kwargs, before, made)
         return out
 
+    def prepare(self, name: str, args: Any, kwargs: Any) -> None:
+        """What to do before a call that meets a signal."""
+
+    def changed(self, name: str, args: Any, kwargs: Any, out: Any) -> Any:
+        """What is to stand for what a call gave that met a signal."""
+        return out
+
     def _before(self, name: str, plain: str, given: list[Tensor]) -> dict[Any, Any]:
         """The nodes of signals, and a sample of them, before a call that may work in place."""
         in_place = name.endswith("_") and (not name.startswith("__") or name.startswith("__i"))
+        in_place |= plain in ACTIVATIONS
         nodes: dict[Any, Any] = {
             id(t): self.source(t) if in_place else self.found(t) for t in given
         }
@@ -116,8 +96,10 @@ class Watch(TorchFunctionMode):
         if rule is None:
             for t in before["given"]:
                 self._restart(t, before[id(t)])
+            origin = functools.reduce(or_, map(self._origin, before["given"]), 0)
             for t in made:
                 self._known.pop(id(t), None)
+                self._origins[id(t)] = weakref.ref(t), origin
             return
         layer, inputs = rule
         nodes = [before.get(id(t)) or self.source(t) for t in inputs]
@@ -149,7 +131,15 @@ class Watch(TorchFunctionMode):
             node.measured = self.measure(t)
         return node
 
+    def _origin(self, t: Tensor) -> int:
+        """The signals that one depends on, as bits."""
+        node = self.found(t)
+        entry = self._origins.get(id(t))
+        known = entry is not None and entry[0]() is t
+        return node.before if node is not None else entry[1] if entry and known else 0
+
     def _keep(self, t: Tensor, node: Node) -> Node:
+        node.before |= 1 << len(self.nodes) | (self._origin(t) if node.rule is None else 0)
         self._known[id(t)] = weakref.ref(t), t._version, node
         self.nodes.append(node)
         return node
@@ -173,13 +163,30 @@ class Watch(TorchFunctionMode):
         """The signal is what the model gives."""
         self._restart(t, self.source(t))
 
-    def _add_row(self, name: str, kind: str, t: Tensor) -> None:
-        fresh = self.found(t) is None
+    def _forget_unknown(self, t: Tensor, start: int) -> None:
+        """Forget what is known of a signal if something unknown happened since a node."""
+        node = self.found(t)
+        inside = set(self.nodes[start:])
+        ahead = [] if node is None else [node]
+        while ahead:
+            each = ahead.pop()
+            if each in inside:
+                if each.rule is None:
+                    self._restart(t, node)
+                    self._origins[id(t)] = weakref.ref(t), self._origin(t)
+                    del self._known[id(t)]
+                    self.source(t).stands_for = node
+                    return
+                ahead += each.inputs
+
+    def _add_row(self, name: str, kind: str, t: Tensor, start: int = 0) -> None:
+        known = self.found(t)
+        fresh = known is None or known.stands_for is not None
         node = self.source(t)
         row = SeenRow(name, kind, t, node, fresh=fresh)
         row.moments = self.measure(t) if node.measured is None else node.measured
         self.watch_gradient(t, node)
-        if node in self._flat:
+        if node in self._flat and node in self.nodes[start:]:
             row.flat = self._flat[node]
             if t.shape[:1] == (self.n,) and self.n > 1:
                 row.low, row.high = t.detach().amin(0), t.detach().amax(0)
@@ -195,42 +202,54 @@ class Watch(TorchFunctionMode):
         def run(*args: Any, **kwargs: Any) -> Any:
             if self._frames:
                 self._frames[-1].inner = True
-            self._frames.append(_Frame(path, module, len(self.rows)))
-            ask = not self._paused and self._recognised.may_be(module, args, kwargs)
-            known = self._recognised.known(module) if ask else None
-            self._paused += known is True
+            alone = self._paused_while(self._arrives, module, forward, args, kwargs)
+            frame = Frame(path, module, len(self.rows), len(self.nodes))
+            self._frames.append(frame)
+            self._paused += alone
             try:
                 out = forward(*args, **kwargs)
             finally:
-                self._paused -= known is True
-                frame = self._frames.pop()
+                self._paused -= alone
+                self._frames.pop()
             if frame.inner or self._paused:
                 return out
-            del self.rows[frame.rows :]
-            self._paused += 1
-            try:
-                out = map_tensors(out, self._rooted)
-                if ask and (known or (known is None and self._asked(module, forward, args, out))):
-                    self._note_elementwise(forward, args[0], out)
-                t = next((t for _, t in named_tensors(out) if _dense(t)), None)
-                if t is not None:
-                    self._add_row(path, type(module).__name__, t)
-            finally:
-                self._paused -= 1
-            return out
+            return self._paused_while(self._leaves, frame, forward if alone else None, args, out)
 
         return run
 
-    def _asked(self, module: nn.Module, forward: Any, args: Any, out: Any) -> bool:
-        return _signal(args[0]) and self._recognised.ask(module, forward, args[0], out)
+    def _paused_while(self, function: Callable[..., Any], *args: Any) -> Any:
+        self._paused += 1
+        try:
+            return function(*args)
+        finally:
+            self._paused -= 1
 
-    def _note_elementwise(self, forward: Any, x: Tensor, out: Tensor) -> None:
-        layer = Activation(forward)
-        node = self._keep(out, Node(out.numel(), layer, [self.source(x)]))
-        self._flat[node] = _flat_share(layer, _sample(x))
+    def _arrives(self, module: nn.Module, forward: Any, args: Any, kwargs: Any) -> bool:
+        """Measure signals of which nothing is known; whether the module treats entries alone."""
+        if self._paused > 1:
+            return False
+        for _, t in named_tensors((args, kwargs)):
+            if _signal(t):
+                self.source(t)
+        one = len(args) == 1 and not kwargs and isinstance(args[0], Tensor) and _signal(args[0])
+        return one and self._recognised.treats_alone(module, forward, args[0])
+
+    def _leaves(self, frame: Frame, alone: Any, args: Any, out: Any) -> Any:
+        """A row for a call that made no other."""
+        del self.rows[frame.rows :]
+        out = map_tensors(out, self._rooted)
+        if alone is not None and out is not args[0]:
+            layer = Activation(alone)
+            node = self._keep(out, Node(out.numel(), layer, [self.source(args[0])]))
+            self._flat[node] = _flat_share(layer, _sample(args[0]))
+        t = next((t for _, t in named_tensors(out) if _dense(t)), None)
+        if t is not None:
+            self._forget_unknown(t, frame.nodes)
+            self._add_row(frame.name, type(frame.module).__name__, t, frame.nodes)
+        return out
 
     def _rooted(self, t: Tensor) -> Tensor:
-        """A signal that depends on nothing that can be differentiated, as one more to begin with."""
+        """A signal that depends on no other, as one more to begin with."""
         if t.requires_grad or not _dense(t) or not torch.is_grad_enabled():
             return t
         root = t.detach().requires_grad_()

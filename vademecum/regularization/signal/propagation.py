@@ -32,8 +32,9 @@ from vademecum.models import (
 )
 from vademecum.models.losses import Loss
 from vademecum.randomness import given_back
-from vademecum.regularization.signal._fresh_parameters import fresh_copies, mean_over_draws
-from vademecum.regularization.signal._passes import PassRow, Runner, added, finished
+from vademecum.regularization.signal._fresh_parameters import FreshCopies, mean_over_draws
+from vademecum.regularization.signal._passes import Runner
+from vademecum.regularization.signal._sums import PassRow, added, finished
 from vademecum.regularization.signal.rows import SignalPropagation, SignalRow
 
 __all__ = ["signal_propagation"]
@@ -96,13 +97,12 @@ def signal_propagation(
         if not draws:
             rows, cotangent = _measured(model, x, y, loss, output, memory, generator)
             return SignalPropagation(tuple(rows), 0, (), cotangent)
-        found: list[list[SignalRow]] = []
-        kept: tuple[str, ...] = ()
-        cotangent = "none"
-        for copy, kept in fresh_copies(model, draws, generator):
-            rows, cotangent = _measured(copy, x, y, loss, output, memory, generator)
-            found.append(rows)
-        return SignalPropagation(tuple(mean_over_draws(found)), draws, kept, cotangent)
+        copies = FreshCopies(model, generator)
+        found = [
+            _measured(copies.draw(), x, y, loss, output, memory, generator) for _ in range(draws)
+        ]
+        rows = mean_over_draws([each for each, _ in found])
+        return SignalPropagation(tuple(rows), draws, copies.kept, found[0][1])
 
 
 def _measured(

@@ -135,7 +135,9 @@ class SignalPropagation(NamedTuple):
             if backward:
                 both = (r.backward, r.predicted_backward)
                 cells += [each and each.second_moment for each in both]
-            columns = " ".join(f"{_cell(c):>{max(11, len(h))}}" for c, h in zip(cells, head))
+            columns = " ".join(
+                f"{_cell(c):>{max(11, len(h))}}" for c, h in zip(cells, head, strict=True)
+            )
             lines.append(
                 f"{label:{wide}} {columns} {_cell(r.dead, 2):>5} {_cell(r.saturated, 2):>9}"
             )

@@ -1,0 +1,51 @@
+"""Signals, rows in the making, and modules whose code runs, while a model is watched."""
+
+import functools
+from collections.abc import Sequence
+from operator import or_
+
+import torch
+from torch import Tensor, nn
+
+from vademecum.regularization.signal._maps import LayerMap
+
+__all__ = ["Frame", "Node", "SeenRow"]
+
+
+class Node:
+    """A signal: the map that made it, or what was measured of it.
+
+    Attributes:
+        restarts: Whether something unknown uses it, so that its gradient is measured.
+        before: The signals that it depends on, itself among them, as bits of a number.
+        stands_for: What it was before it was measured, since too little is known of that.
+    """
+
+    def __init__(self, numel: int, rule: LayerMap | None = None, inputs: Sequence["Node"] = ()):
+        self.numel, self.rule, self.inputs = numel, rule, list(inputs)
+        self.measured: Tensor | None = None
+        self.gradient: Tensor | None = None
+        self.restarts = self.watched = False
+        self.stands_for: Node | None = None
+        self.before = functools.reduce(or_, (each.before for each in self.inputs), 0)
+
+
+class SeenRow:
+    """A row in the making."""
+
+    def __init__(self, name: str, kind: str, t: Tensor, node: Node, *, fresh: bool):
+        self.name, self.kind, self.shape, self.node = name, kind, tuple(t.shape), node
+        self.fresh = fresh  # nothing is known of how it came about
+        self.moments: Tensor = torch.empty(0)
+        self.low: Tensor | None = None
+        self.high: Tensor | None = None
+        self.flat: Tensor | None = None
+
+
+class Frame:
+    """A module whose code runs, and how many rows and nodes there were before."""
+
+    def __init__(self, name: str, module: nn.Module, rows: int, nodes: int):
+        self.name, self.module, self.rows, self.nodes = name, module, rows, nodes
+        self.inner = False
+        self.container = bool(module._modules)
