@@ -1,6 +1,7 @@
 """A bound on the norm in the place of a penalty: projected descent."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -101,7 +102,8 @@ def norm_constraint(sphere: bool = False, power: float = 1.0, steps: int = 160):
                 solved = torch.linalg.solve(H + mu * torch.eye(d), H @ minimum)
                 return float(solved.norm()) ** power - r
 
-            mu = float(brentq(excess, 1e-9, 1e3, xtol=1e-14))
+            root: Any = brentq(excess, 1e-9, 1e3, xtol=1e-14)
+            mu = float(root)
             penalised = spectral_shrinkage(H, minimum, decay=mu).theta
             yield equals("limit on the sphere", limit, penalised, tol=1e-9, mu=mu, **at)
             yield equals("norm of the limit", limit.norm(), r, tol=1e-12, **at)

@@ -92,7 +92,8 @@ regularized_objective.foil("the expected error rises from the start", slope=2.0)
 
 def half_squares(layers: list[tuple[Tensor, Tensor]], *, biases: bool) -> Tensor:
     """Half the squares of all weights, or of all parameters."""
-    return sum((W * W).sum() + ((b * b).sum() if biases else 0) for W, b in layers) / 2
+    parts = [(t * t).sum() for W, b in layers for t in ((W, b) if biases else (W,))]
+    return torch.stack(parts).sum() / 2
 
 
 @claim(

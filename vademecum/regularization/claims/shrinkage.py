@@ -2,7 +2,7 @@
 
 import math
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -90,7 +90,7 @@ def spectral_shrinkage(
 
 spectral_shrinkage.foil("the roles swapped", kept="mu")
 spectral_shrinkage.foil("the penalty without its half", factor=2.0)
-spectral_shrinkage.foil("an error of the second order", order=2.4)
+spectral_shrinkage.foil("an error whose order is lower by a fifth", order=2.4)
 
 
 @claim(
@@ -135,12 +135,12 @@ def optimal_weight_decay(upside_down: bool = False, divided: bool = True):
                     spread = signal * bias @ bias.T + noise * M @ M.T  # noqa: B023
                     return float((test * spread).sum())
 
-                least = minimize_scalar(risk, bracket=(-4.0, 1.0), tol=1e-10).x
+                found: Any = minimize_scalar(risk, bracket=(-4.0, 1.0), tol=1e-10)
                 given = (signal, noise) if upside_down else (noise, signal)
                 said = best_decay(*given, n=s if mean and divided else None)
                 at = {"error": law, "mean": mean, "noise": noise, "signal": signal, "s": s}
                 # a minimum is found up to the root of the rounding of the error
-                yield equals("best decay over the formula", math.exp(least) / said, 1.0,
+                yield equals("best decay over the formula", math.exp(found.x) / said, 1.0,
                              tol=1e-5, **at)  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def gd_closed_form(rotated_back: bool = True, shift: int = 0, order: float = 2.0
 
 
 gd_closed_form.foil("one step too many", shift=1)
-gd_closed_form.foil("a remainder of the first order", order=1.5)
+gd_closed_form.foil("a remainder whose order is lower by a fifth", order=1.6)
 gd_closed_form.erratum(
     "A-157",
     printed=r"$\theta_t = (I - \eta\, \mathrm{diag}(\lambda_i))^t Q' \theta_0 + Q [I - (I - \eta\,"
@@ -164,8 +164,6 @@ def early_stopping(
     """
     for name, curve in scripts().items():
         for patience in (2, 3):
-            if name == "broken" and patience == 2 and watched == "validation":
-                curve = curve[1:]  # or nothing is ever kept
             seen = curve if watched == "validation" else [-float(i) for i in range(len(curve))]
             step, best, weight = stop(seen, patience)
             last, wanted = by_definition(curve, patience)
