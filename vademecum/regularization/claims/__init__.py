@@ -12,3 +12,6 @@ from vademecum.regularization.claims import (
 __all__ = [
     "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise",
 ]  # fmt: skip
+from vademecum.regularization.claims import batches, lengths, scarce_labels, shifts, symmetries
+
+__all__ = ["batches", "shifts", "lengths", "symmetries", "scarce_labels"]
