@@ -15,3 +15,6 @@ __all__ = [
 from vademecum.regularization.claims import batches, lengths, scarce_labels, shifts, symmetries
 
 __all__ = ["batches", "shifts", "lengths", "symmetries", "scarce_labels"]
+from vademecum.regularization.claims import distillation, dropout, dropout_averages, ensembles
+
+__all__ = ["ensembles", "dropout", "dropout_averages", "distillation"]
