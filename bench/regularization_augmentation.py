@@ -74,14 +74,24 @@ def _batch(device: torch.device, n: int, c: int, size: int) -> Iterator[Row]:
               K.RandomAffine(30.0, (0.1, 0.1), (0.8, 1.2), p=1.0),
               lambda: (random_affine(few, **turn), K.RandomAffine((-30.0, -30.0), None, (1.1, 1.1),
                                                                   align_corners=True, p=1.0)(few)), 1e-3)  # fmt: skip
-    yield row("random erasing", lambda: random_erasing(x), K.RandomErasing(p=0.5),
-              lambda: (random_erasing(few, p=0.0), K.RandomErasing(p=0.0)(few)))
-    yield row("mixup", lambda: mixup(x, y, classes=10),
-              K.RandomMixUpV2(p=1.0, data_keys=["input"]),
-              lambda: (few, K.RandomMixUpV2((0.0, 0.0), p=1.0)(few)))
-    yield row("cutmix", lambda: cutmix(x, y, classes=10),
-              K.RandomCutMixV2(p=1.0, data_keys=["input"], use_correct_lambda=True),
-              lambda: (few, few))
+    yield row(
+        "random erasing",
+        lambda: random_erasing(x),
+        K.RandomErasing(p=0.5),
+        lambda: (random_erasing(few, p=0.0), K.RandomErasing(p=0.0)(few)),
+    )
+    yield row(
+        "mixup",
+        lambda: mixup(x, y, classes=10),
+        K.RandomMixUpV2(p=1.0, data_keys=["input"]),
+        lambda: (few, K.RandomMixUpV2((0.0, 0.0), p=1.0)(few)),
+    )
+    yield row(
+        "cutmix",
+        lambda: cutmix(x, y, classes=10),
+        K.RandomCutMixV2(p=1.0, data_keys=["input"], use_correct_lambda=True),
+        lambda: (few, few),
+    )
     if c == 3:
         yield from _colours(x, few, row, K)
 

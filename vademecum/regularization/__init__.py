@@ -54,6 +54,21 @@ from vademecum.regularization.shortcuts import Residual
 from vademecum.regularization.stopping import EarlyStopping
 from vademecum.regularization.task_heads import MultiTask
 from vademecum.regularization.unit_symmetries import UnitChange, permute_units, rescale_units
+from vademecum.regularization.contrast import (
+    ContrastivePredictiveCoding,
+    PredictiveCoding,
+    info_nce_loss,
+)
+from vademecum.regularization.pretext import (
+    Colourisation,
+    MaskedImages,
+    PretextTask,
+    colourisation_task,
+    mask_task,
+    motion_task,
+    patch_position_task,
+    rotation_task,
+)
 
 __all__ = [
     # signals in wide and deep networks
@@ -95,4 +110,8 @@ __all__ = [
     "InitPlan", "InitStep", "suggest_init",
     "SignalMoments", "SignalPrediction", "SignalPropagation", "SignalRow", "signal_propagation",
     "draw_signal",
+    # targets that cost nothing
+    "ContrastivePredictiveCoding", "PredictiveCoding", "info_nce_loss", "Colourisation",
+    "MaskedImages", "PretextTask", "colourisation_task", "mask_task", "motion_task",
+    "patch_position_task", "rotation_task",
 ]  # fmt: skip
