@@ -2,7 +2,8 @@ r"""Random affine maps of the plane: another rotation, shift, scale and shear fo
 
 With $c$ the centre of the image, a point $p$ goes to
 
-$$A (p - c) + c + t, \qquad A = s\, R(\theta) \begin{pmatrix} 1 & \tan\phi \\ 0 & 1 \end{pmatrix} ,$$
+$$A (p - c) + c + t, \qquad
+A = s\, R(\theta) \begin{pmatrix} 1 & \tan\phi \\ 0 & 1 \end{pmatrix} ,$$
 
 $x$ to the right and $y$ upwards, so that $\theta > 0$ turns against the clock. The pixel of the
 result at $q$ is the image at $A^{-1}(q - c - t) + c$, bilinear between the four pixels around, the

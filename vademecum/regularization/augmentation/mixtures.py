@@ -1,7 +1,8 @@
 r"""Mixtures of two examples: images blended or pasted together, and labels in the same shares.
 
 **Mixup**: $\tilde x_k = \lambda_k x_k + (1 - \lambda_k) x_{\pi k}$ and likewise for labels, with
-$\lambda_k \sim \mathrm{Beta}(\alpha, \alpha)$ for each example and a permutation $\pi$ of the batch.
+$\lambda_k \sim \mathrm{Beta}(\alpha, \alpha)$ for each example, and a permutation $\pi$ of the
+batch.
 
 **CutMix**: a box of $x_{\pi k}$ covers the same box of $x_k$; its sides are $\sqrt{1 - \lambda_k}$
 of the image's, its middle is uniform, and what hangs over the border is lost. Labels are mixed
@@ -89,10 +90,7 @@ def mixup(
     z = precise(x)
     other = torch.index_select(z, 0, partners, out=room(z, *z.shape))
     weight = share.to(z.dtype)[:, None, None, None]
-    if in_place(other, z):
-        blend = other.lerp_(z, weight)
-    else:
-        blend = torch.lerp(other, z, weight)
+    blend = torch.lerp(other, z, weight, out=other if in_place(other, z) else None)
     return Mixed(as_before(blend, x.dtype), _blended(labels, partners, share), share, partners)
 
 

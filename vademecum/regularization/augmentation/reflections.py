@@ -1,6 +1,7 @@
 r"""Random reflections: each image is mirrored or not, by a coin of its own.
 
-$$\tilde x_{k, i, j} = x_{k, i, w - 1 - j} \text{ with probability } p, \quad x_{kij} \text{ else} ,$$
+$$\tilde x_{k, i, j} = x_{k, i, w - 1 - j} \text{ with probability } p, \quad
+x_{k, i, j} \text{ else} ,$$
 
 and the same for rows. Mirrored columns are gathered in one pass, and rows are copied whole. Exact:
 no pixel changes. Checked by the claim `regularization.data_augmentation`.

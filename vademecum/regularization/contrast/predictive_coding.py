@@ -97,9 +97,11 @@ class ContrastivePredictiveCoding(nn.Module):
         self.predictions = nn.ModuleList(maps)
 
     def extra_repr(self) -> str:
+        """What is printed beside the parts."""
         return f"ahead={self.ahead}, temperature={self.temperature}"
 
     def forward(self, x: Tensor) -> PredictiveCoding:
+        """The losses of a batch of sequences, and what they were computed from."""
         z = self._features("encoder", self.encoder(x), self.latent)
         given = self.context(z)
         c = self._features("context", given[0] if isinstance(given, tuple) else given, self.width)

@@ -11,8 +11,8 @@ $$\nabla_q \ell = \frac{P k - k}{N \tau} , \qquad \nabla_k \ell = \frac{P^\top q
 
 A tile holds the scores of a few queries with all keys. Its rows are complete, so what it gives to
 the loss and to both gradients is found at once, with the three products that the dense formula
-takes, and the $N \times N$ matrix never exists; the backward pass only scales. Exact up to rounding.
-Checked by the claim `regularization.infonce`.
+takes, and the $N \times N$ matrix never exists; the backward pass only scales. Exact up to
+rounding. Checked by the claim `regularization.infonce`.
 """
 
 from typing import Any
@@ -89,7 +89,9 @@ class _Tiles(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *upstream: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, None, None]:
         kept = iter(ctx.saved_tensors)
         dq, dk = (next(kept) * upstream[0] if w else None for w in ctx.wanted)
         return dq, dk, None, None
