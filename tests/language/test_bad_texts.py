@@ -102,6 +102,9 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "empty text": (lambda: train_tokenizer("", 300), "texts must hold some text, got none"),
     "few tokens": (lambda: train_tokenizer("a", 256, special=["<end>"]), "V must be >= 257"),
     "kind": (lambda: train_tokenizer("a", 300, kind="words"), "kind must be one of"),  # pyright: ignore
+    "none": (lambda: train_tokenizer(None, 300), "texts must be texts or paths of files, got None"),  # pyright: ignore
+    "bytes": (lambda: train_tokenizer(b"a", 300), "must be texts or paths of files, got bytes"),  # pyright: ignore
+    "a mapping": (lambda: train_tokenizer({"a": 1}, 300), "or paths of files, got dict"),
     "no text": (lambda: train_tokenizer([3], 300), "texts must be texts or paths of files, got 3"),  # pyright: ignore
     "no word": (lambda: wordpiece("", {"a"}), "word must be a word, got ''"),
     "a vocabulary in one": (lambda: wordpiece("a", "abc"), "vocabulary must be a collection"),

@@ -11,7 +11,7 @@ Tokenisers are trained and run by the package `tokenizers`; `wordpiece` is the d
 word. The claim is `wordpiece`.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -106,8 +106,8 @@ def train_tokenizer(
         special = ("[UNK]", *special)
     least = (_BYTES if kind == "bpe" else 1) + len(special)
     V, min_count = whole("V", V, low=least), whole("min_count", min_count, low=1)
-    tokenizer, trainer = _pair(kind, V, special, min_count)
     seen = _Seen(texts)
+    tokenizer, trainer = _pair(kind, V, special, min_count)
     tokenizer.train_from_iterator(seen, trainer)
     if not seen.characters:
         raise ValueError("texts must hold some text, got none")
@@ -143,6 +143,9 @@ class _Seen:
 
     def __init__(self, texts: Any):
         self._texts = [texts] if isinstance(texts, str | PathLike) else texts
+        if not isinstance(self._texts, Iterable) or isinstance(texts, bytes | Mapping):
+            kind = type(texts).__name__
+            raise ValueError(f"texts must be texts or paths of files, got {kind}")
         self.characters = 0
 
     def __iter__(self) -> Iterator[str]:
