@@ -111,6 +111,30 @@ def test_groups_from_generators():
     torch.testing.assert_close(traces.sum(), torch.zeros_like(traces[0]), atol=1e-6, rtol=0)
 
 
+def turn_by(angle: float, dtype: torch.dtype) -> torch.Tensor:
+    cos, sin = math.cos(angle), math.sin(angle)
+    return torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64).to(dtype)
+
+
+def test_rounded_generators_close_up_as_far_as_their_rounding_goes():
+    flip = torch.tensor([[1.0, 0.0], [0.0, -1.0]])
+    for n, dtype in ((200, torch.float32), (199, torch.float64), (5, torch.bfloat16)):
+        group = Group.from_matrices([turn_by(2 * math.pi / n, dtype)])
+        assert group.order == n
+        assert group.is_abelian
+    assert Group.from_matrices([turn_by(3 * math.pi / 25, torch.float32), flip]).order == 100
+    basis = torch.linalg.qr(torch.randn(40, 40, dtype=torch.float64)).Q
+    cycle = basis @ torch.eye(40, dtype=torch.float64).roll(1, 0) @ basis.T
+    assert Group.from_matrices([cycle.float()]).order == 40  # determinant -1 up to rounding
+
+
+def test_elements_closer_than_rounding_are_refused_for_that_reason():
+    with pytest.raises(ValueError, match="generators must be more precise, or of a smaller group"):
+        Group.from_matrices([turn_by(2 * math.pi / 60, torch.float16)])
+    with pytest.raises(ValueError, match="elements differ by 2e-06 and rounding may make 1e-06"):
+        Group.from_matrices([turn_by(2e-6, torch.float64)])
+
+
 def broken(table: list[list[int]]) -> set[str]:
     n = range(len(table))
     found = set()

@@ -1,7 +1,13 @@
 r"""The group that a few permutations or matrices generate: products with them until none is new.
 
 Permutations, and matrices of integers, are multiplied exactly. Other matrices are told apart by
-their entries, up to a distance of $10^{-6}$ times the largest one.
+their entries, up to $10^{-6}$ times the largest one, or up to what rounded generators do to words
+of $l$ of them, if that is more: with relative errors $\varepsilon / 2$ and norms of at most $M$,
+
+$$\|w - \hat w\| \le \sum_{i=1}^l \|g_1 \cdots g_{i-1}\|\, \|g_i - \hat g_i\|\,
+\|\hat g_{i+1} \cdots \hat g_l\| \le l M^3 \varepsilon / 2 .$$
+
+Where elements are not three times as far apart, they are refused.
 """
 
 from collections.abc import Callable
@@ -74,7 +80,8 @@ def from_matrices(generators: list[Tensor]) -> tuple[Tabled, Tensor]:
     if not torch.isfinite(given).all():
         raise ValueError("generators must be finite")
     start = torch.eye(shape[0], dtype=given.dtype, device="cpu")[None]
-    found, table = _exactly(start, given, _product) if exact else _nearly(start, given)
+    epsilon = max([torch.finfo(m.dtype).eps for m in generators if m.is_floating_point()] or [0.0])
+    found, table = _exactly(start, given, _product) if exact else _nearly(start, given, epsilon)
     names = tuple("e" if i == 0 else f"g{i}" for i in range(len(found)))
     return from_table(table, names), found
 
@@ -109,33 +116,53 @@ def _exactly(start: Tensor, given: Tensor, times: Times) -> tuple[Tensor, Tensor
     return found, torch.tensor(rows, device="cpu")
 
 
-def _nearly(start: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+def _nearly(start: Tensor, given: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """The same for floating-point numbers, equal if they are close."""
+    _insist_on_unit_determinants(given, epsilon)
+    found = new = start
+    length, apart = 0, torch.inf
+    while len(new):
+        length += 1
+        products = (new[:, None] @ given).flatten(0, 1)
+        reach = _reach(found, 2 * length, epsilon)  # of the one word and of the other
+        places, far = _places(products, found, reach)
+        fresh, apart = products[places < 0], min(apart, *far[places < 0].tolist(), torch.inf)
+        if apart < 3 * reach:
+            raise ValueError(
+                "generators must be more precise, or of a smaller group: elements differ by"
+                f" {apart:.2g} and rounding may make {reach:.2g}"
+            )
+        new = fresh[:0]
+        while len(fresh):  # the first of those that are alike
+            new = torch.cat([new, fresh[:1]])
+            fresh = fresh[_places(fresh, fresh[:1], reach)[0] < 0]
+            _insist_on_few(len(found) + len(new))
+        found = torch.cat([found, new])
+    reach = _reach(found, 3 * length, epsilon)  # of two words and of the one that they are
+    return found, torch.stack([_places(g @ found, found, reach)[0] for g in found])
+
+
+def _insist_on_unit_determinants(given: Tensor, epsilon: float) -> None:
     for i, m in enumerate(given):
-        if abs(abs(float(torch.linalg.det(m))) - 1) > 1e-6:
+        det = abs(float(torch.linalg.det(m)))
+        rounding = float(m.norm() * torch.linalg.inv(m).norm()) * epsilon if det > 0.5 else 0.0
+        if abs(det - 1) > max(1e-6, rounding):
             raise ValueError(
                 "generators must have determinants 1 or -1 in a finite group, got"
                 f" {float(torch.linalg.det(m)):.6g} for generators[{i}]"
             )
-    found = new = start
-    while len(new):
-        products = (new[:, None] @ given).flatten(0, 1)
-        fresh = products[_places(products, found) < 0]
-        new = fresh[:0]
-        while len(fresh):  # the first of those that are alike
-            new = torch.cat([new, fresh[:1]])
-            fresh = fresh[_places(fresh, fresh[:1]) < 0]
-            _insist_on_few(len(found) + len(new))
-        found = torch.cat([found, new])
-    return found, torch.stack([_places(g @ found, found) for g in found])
 
 
-def _places(some: Tensor, among: Tensor) -> Tensor:
-    """Which of some matrices each is, or -1."""
-    a, b = some.flatten(1), among.flatten(1)
-    nearest = torch.cdist(a, b, p=torch.inf).min(1)
-    close = nearest.values <= 1e-6 * b.abs().max()
-    return torch.where(close, nearest.indices, -1)
+def _reach(found: Tensor, length: int, epsilon: float) -> float:
+    """How far off words of so many generators may be, all in all."""
+    norm = float(found.flatten(1).norm(dim=1).max())
+    return max(1e-6 * float(found.abs().max()), length * norm**3 * epsilon / 2)
+
+
+def _places(some: Tensor, among: Tensor, reach: float) -> tuple[Tensor, Tensor]:
+    """Which of some matrices each is, or -1; and how far from the nearest."""
+    nearest = torch.cdist(some.flatten(1), among.flatten(1), p=torch.inf).min(1)
+    return torch.where(nearest.values <= reach, nearest.indices, -1), nearest.values
 
 
 def _insist_on_few(count: int) -> None:

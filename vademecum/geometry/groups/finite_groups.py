@@ -151,10 +151,11 @@ class Group:
 
     @classmethod
     def from_matrices(cls, generators: Iterable[Tensor]) -> "Group":
-        """The finite group that matrices generate: exact for integers, else up to 1e-6.
+        """The finite group that matrices generate: exact for integers, else up to their rounding.
 
         Args:
-            generators: Square matrices of one size.
+            generators: Square matrices of one size. Elements count as one if no entries differ by
+                more than 1e-6, or than what rounding of the generators may have made of them.
         """
         law, matrices = from_matrices(list(generators))
         return cls(law, f"Group.from_matrices(order={law.order})", matrices)
