@@ -7,7 +7,13 @@ import torch
 
 from vademecum.claims import at_least, at_most, claim, equals, lowest
 from vademecum.optimization import certify_descent
-from vademecum.optimization.claims._problems import by_hand, huber, logistic, quadratic, waves
+from vademecum.optimization.claims._objectives import (
+    by_hand,
+    huber,
+    known_logistic,
+    known_quadratic,
+    waves,
+)
 
 
 @claim(
@@ -147,7 +153,7 @@ def convex_rate(
     """
     lowest("steps", steps, 2)
     t = torch.arange(1, steps + 1)
-    for problem in (quadratic(torch.tensor([0.0, 0.1, 3.0])), logistic(30, 4, 0.0)):
+    for problem in (known_quadratic(torch.tensor([0.0, 0.1, 3.0])), known_logistic(30, 4, 0.0)):
         start = problem.optimum + torch.randn(len(problem.optimum))
         gaps, _ = by_hand(problem, start, steps)
         found = certify_descent(
@@ -217,7 +223,10 @@ def linear_rate(factor: float = 1.0, root: float = 1.0, steps: int = 60):
     """
     lowest("steps", steps, 50)
     t = torch.arange(steps + 1)
-    for problem in (quadratic(torch.tensor([0.5, 1.0, 2.0, 4.0])), logistic(30, 3, 0.05)):
+    for problem in (
+        known_quadratic(torch.tensor([0.5, 1.0, 2.0, 4.0])),
+        known_logistic(30, 3, 0.05),
+    ):
         start = problem.optimum + torch.randn(len(problem.optimum))
         gaps, _ = by_hand(problem, start, steps)
         found = certify_descent(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vademecum.claims import at_least, at_most, claim, equals, with_eigenvalues
 from vademecum.optimization import Nesterov
-from vademecum.optimization.claims._problems import Problem, logistic, quadratic
+from vademecum.optimization.claims._objectives import Problem, known_logistic, known_quadratic
 from vademecum.optimization.claims._walks import (
     ROSENBROCK,
     companion,
@@ -136,11 +136,11 @@ def nesterov_strongly_convex(momentum: float = 1.0, factor: float = 1.0, steps: 
         steps: How many steps are taken.
     """
     for problem in (
-        quadratic(torch.tensor([1.0, 4.0])),
-        quadratic(torch.cat([torch.tensor([0.5, 50.0]), 0.5 + 49 * torch.rand(3)])),
-        quadratic(torch.logspace(-2, 2, 8)),
-        logistic(20, 3, 0.05),
-        logistic(30, 6, 0.01),
+        known_quadratic(torch.tensor([1.0, 4.0])),
+        known_quadratic(torch.cat([torch.tensor([0.5, 50.0]), 0.5 + 49 * torch.rand(3)])),
+        known_quadratic(torch.logspace(-2, 2, 8)),
+        known_logistic(20, 3, 0.05),
+        known_logistic(30, 6, 0.01),
     ):
         start = problem.optimum + torch.randn(len(problem.optimum))
         gaps, distance = _gaps(problem, start, momentum, steps)
