@@ -3,7 +3,8 @@
 What a test and its fixtures spend, processes that they start and wait for included, counts for the
 folder it lies in: `tests/linear/...` and the doctests of `vademecum/linear/...` for `linear`. CPU
 time does not depend on how busy the machine is, as wall time does. Workers of xdist send theirs
-along with each report.
+along with each report. Tests that bear the mark `gpu` count for `gpu`, which has no limit: they
+compile kernels, for which nobody waits on a machine without a GPU.
 """
 
 import os
@@ -64,10 +65,12 @@ class Costs:
         report = yield
         now = spent()
         report.cpu_seconds, self.mark = now - self.mark, now
+        report.cpu_room = "gpu" if item.get_closest_marker("gpu") else room_of(item.nodeid)
         return report
 
     def pytest_runtest_logreport(self, report):
-        self.totals[room_of(report.nodeid)] += getattr(report, "cpu_seconds", 0.0)
+        room = getattr(report, "cpu_room", room_of(report.nodeid))
+        self.totals[room] += getattr(report, "cpu_seconds", 0.0)
 
     def pytest_sessionfinish(self, session):
         if self.too_dear() and session.exitstatus == pytest.ExitCode.OK:

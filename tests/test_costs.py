@@ -36,6 +36,11 @@ def test_child():
 
 def test_cheap():
     time.sleep(0.5)  # which costs no CPU
+
+
+@pytest.mark.gpu
+def test_kernels(dear):
+    pass
 """
 
 
@@ -65,7 +70,8 @@ def test_fixtures_children_and_workers_count(tmp_path, workers):
     assert 0.7 < seconds["elsewhere"] < 20
     assert "FAILED the tests of linear took" in done.stdout
     assert "tests of elsewhere took" not in done.stdout  # no room
-    assert "6 passed" in done.stdout
+    assert seconds["gpu"] > 0  # with no limit, and for neither folder
+    assert "8 passed" in done.stdout
     assert done.returncode == 1
 
 
@@ -94,5 +100,5 @@ def test_rooms_are_folders(nodeid, room):
 
 def test_only_rooms_have_a_limit():
     costs = Costs(10.0)
-    costs.totals.update({"linear": 9.0, "gradients": 11.0, "atlas": 99.0})
+    costs.totals.update({"linear": 9.0, "gradients": 11.0, "atlas": 99.0, "gpu": 999.0})
     assert costs.too_dear() == ["gradients"]
