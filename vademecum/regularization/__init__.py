@@ -22,6 +22,11 @@ from vademecum.regularization.augmentation import (
 )
 from vademecum.regularization.averaging import EnsembleAverage, ensemble_average
 from vademecum.regularization.bagged import Bagging
+from vademecum.regularization.contrast import (
+    ContrastivePredictiveCoding,
+    PredictiveCoding,
+    info_nce_loss,
+)
 from vademecum.regularization.critical_points import CriticalLine, critical_line
 from vademecum.regularization.delta_kernels import delta_orthogonal_
 from vademecum.regularization.distillation import distillation_loss
@@ -42,23 +47,6 @@ from vademecum.regularization.noise_penalties import (
     weight_noise_penalty,
 )
 from vademecum.regularization.noisy_layers import input_noise, weight_noise
-from vademecum.regularization.quadratic_shrinkage import (
-    Shrinkage,
-    equivalent_stopping_time,
-    gd_closed_form,
-    optimal_weight_decay,
-    spectral_shrinkage,
-)
-from vademecum.regularization.shared_directions import MultiTaskLinear
-from vademecum.regularization.shortcuts import Residual
-from vademecum.regularization.stopping import EarlyStopping
-from vademecum.regularization.task_heads import MultiTask
-from vademecum.regularization.unit_symmetries import UnitChange, permute_units, rescale_units
-from vademecum.regularization.contrast import (
-    ContrastivePredictiveCoding,
-    PredictiveCoding,
-    info_nce_loss,
-)
 from vademecum.regularization.pretext import (
     Colourisation,
     MaskedImages,
@@ -69,6 +57,29 @@ from vademecum.regularization.pretext import (
     patch_position_task,
     rotation_task,
 )
+from vademecum.regularization.quadratic_shrinkage import (
+    Shrinkage,
+    equivalent_stopping_time,
+    gd_closed_form,
+    optimal_weight_decay,
+    spectral_shrinkage,
+)
+from vademecum.regularization.shared_directions import MultiTaskLinear
+from vademecum.regularization.shortcuts import Residual
+from vademecum.regularization.signal import (
+    InitPlan,
+    InitStep,
+    SignalMoments,
+    SignalPrediction,
+    SignalPropagation,
+    SignalRow,
+    draw_signal,
+    signal_propagation,
+    suggest_init,
+)
+from vademecum.regularization.stopping import EarlyStopping
+from vademecum.regularization.task_heads import MultiTask
+from vademecum.regularization.unit_symmetries import UnitChange, permute_units, rescale_units
 
 __all__ = [
     # signals in wide and deep networks
@@ -93,23 +104,9 @@ __all__ = [
     "Augmented", "Mixed", "colour_jitter", "cutmix", "effective_sample_size", "mixup",
     "pca_jitter", "random_affine", "random_crop", "random_erasing", "random_flip",
     "random_resized_crop",
-from vademecum.regularization.signal import (
-    InitPlan,
-    InitStep,
-    SignalMoments,
-    SignalPrediction,
-    SignalPropagation,
-    SignalRow,
-    draw_signal,
-    signal_propagation,
-    suggest_init,
-)
-
-__all__ = [
     # signals, layer by layer
-    "InitPlan", "InitStep", "suggest_init",
-    "SignalMoments", "SignalPrediction", "SignalPropagation", "SignalRow", "signal_propagation",
-    "draw_signal",
+    "InitPlan", "InitStep", "suggest_init", "SignalMoments", "SignalPrediction",
+    "SignalPropagation", "SignalRow", "signal_propagation", "draw_signal",
     # targets that cost nothing
     "ContrastivePredictiveCoding", "PredictiveCoding", "info_nce_loss", "Colourisation",
     "MaskedImages", "PretextTask", "colourisation_task", "mask_task", "motion_task",

@@ -1,20 +1,25 @@
 """What the course claims of initialisation, normalisation and regularisation."""
 
 from vademecum.regularization.claims import (
+    batches,
     constraints,
     decay,
     decaying_steps,
+    distillation,
+    dropout,
+    dropout_averages,
+    ensembles,
+    lengths,
     noise,
+    scarce_labels,
+    shifts,
     shrinkage,
     stopping,
+    symmetries,
 )
 
 __all__ = [
-    "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise",
+    "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise", "batches",
+    "shifts", "lengths", "symmetries", "scarce_labels", "ensembles", "dropout",
+    "dropout_averages", "distillation",
 ]  # fmt: skip
-from vademecum.regularization.claims import batches, lengths, scarce_labels, shifts, symmetries
-
-__all__ = ["batches", "shifts", "lengths", "symmetries", "scarce_labels"]
-from vademecum.regularization.claims import distillation, dropout, dropout_averages, ensembles
-
-__all__ = ["ensembles", "dropout", "dropout_averages", "distillation"]
