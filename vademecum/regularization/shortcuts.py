@@ -1,8 +1,8 @@
 r"""A residual layer around any module, $g(x) = P x + f(x; \theta) - f(x; 0)$.
 
 $P$ is the identity, or a projection where shapes differ, and $J_g = P + J_f$. The centred form
-takes off what the branch gives with zero parameters: $x + [\phi(W x + b) - \phi(0)]$ for one layer, so
-that zero parameters, to which weight decay leads, are exactly the identity for every activation.
+takes off what the branch gives with zero parameters: $x + [\phi(W x + b) - \phi(0)]$ for one layer,
+so that zero parameters, to which weight decay leads, are the identity for every activation.
 Exact; the claims are `residual_layer` and `residual_jacobian`.
 """
 

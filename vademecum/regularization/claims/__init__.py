@@ -23,3 +23,6 @@ __all__ = [
     "shifts", "lengths", "symmetries", "scarce_labels", "ensembles", "dropout",
     "dropout_averages", "distillation",
 ]  # fmt: skip
+from vademecum.regularization.claims import connections, initialisation, residual, scaled_draws
+
+__all__ = ["initialisation", "scaled_draws", "residual", "connections"]
