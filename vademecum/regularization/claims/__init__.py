@@ -2,6 +2,7 @@
 
 from vademecum.regularization.claims import (
     batches,
+    connections,
     constraints,
     decay,
     decaying_steps,
@@ -9,8 +10,11 @@ from vademecum.regularization.claims import (
     dropout,
     dropout_averages,
     ensembles,
+    initialisation,
     lengths,
     noise,
+    residual,
+    scaled_draws,
     scarce_labels,
     shifts,
     shrinkage,
@@ -19,10 +23,8 @@ from vademecum.regularization.claims import (
 )
 
 __all__ = [
+    "initialisation", "scaled_draws", "residual", "connections",
     "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise", "batches",
     "shifts", "lengths", "symmetries", "scarce_labels", "ensembles", "dropout",
     "dropout_averages", "distillation",
 ]  # fmt: skip
-from vademecum.regularization.claims import connections, initialisation, residual, scaled_draws
-
-__all__ = ["initialisation", "scaled_draws", "residual", "connections"]

@@ -139,9 +139,9 @@ he_init.erratum(
     printed=r"$\mathrm{Uniform}[-\sqrt{3}\epsilon; \sqrt{3}\epsilon]$, $\epsilon := 2/n$",
     right=r"$\mathrm{Uniform}[-\sqrt{3\epsilon}; \sqrt{3\epsilon}]$",
     why=r"Inconsistent with $\mathcal N(0, \epsilon)$ on the same line: the printed interval has"
-    r" the variance $\epsilon^2 = 4/n^2$ instead of $2/n$, for $n = 400$ $2.5 \cdot 10^{-5}$ against"
-    r" $5 \cdot 10^{-3}$, and the mean square after a layer is $2/n = 0.005$ instead of 1. (Same"
-    r" doubt about the extent of the radical as for Glorot.)",
+    r" the variance $\epsilon^2 = 4/n^2$ instead of $2/n$, for $n = 400$ $2.5 \cdot 10^{-5}$"
+    r" against $5 \cdot 10^{-3}$, and the mean square after a layer is $2/n = 0.005$ instead of 1."
+    r" (Same doubt about the extent of the radical as for Glorot.)",
     weight="hard",
     refuted_by="square after a uniform layer",
     root="over 3",
@@ -193,11 +193,10 @@ def orthogonal_init(haar: bool = True, scaled: bool = False) -> Iterator[Evidenc
     draws = torch.stack([orthogonal(5, 5, haar, 1.0) for _ in range(400)])
     own = [delta_orthogonal_(torch.empty(5, 5, 1))[..., 0] for _ in range(400)]
     for name, entry in (("torch", draws[:, 0, 0]), ("ours", torch.stack(own)[:, 0, 0])):
-        test = binomtest(int((entry > 0).sum()), len(entry))
-        yield consistent("p-value of a symmetric entry", test.pvalue, alpha=1e-8, draw=name)
+        p_value = float(binomtest(int((entry > 0).sum()), len(entry)).pvalue)  # pyright: ignore[reportArgumentType]
+        yield consistent("p-value of a symmetric entry", p_value, alpha=1e-8, draw=name)
         test = kstest(entry.square(), beta(0.5, 2.0).cdf)
-        p_value = float(test.pvalue)
-        yield consistent("p-value of its square's law", p_value, alpha=1e-8, draw=name)
+        yield consistent("p-value of its square's law", test.pvalue, alpha=1e-8, draw=name)
     outputs = torch.stack([(math.sqrt(2) * W @ torch.ones(5)).relu() for W in draws])
     yield in_mean("mean square after ReLU", outputs.square().mean(1), 1.0, sigmas=6)
     yield from _isometries(haar)
