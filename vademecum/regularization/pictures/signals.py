@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Annotated, Literal
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -21,7 +22,7 @@ ACTIVATIONS = {"ReLU": nn.ReLU, "tanh": nn.Tanh, "GELU": nn.GELU, "none": nn.Ide
 @picture(claims=("regularization.variance_matched_init", "regularization.he_init"))
 def signals_by_depth(
     depth: Annotated[int, Range(4, 40, 4, unit="layers")] = 20,
-    width: Annotated[int, Range(16, 512, 2, log=True, unit="units")] = 128,
+    width: Annotated[int, Range(16, 512, 2, log=True, unit="units")] = 256,
     activation: Literal["ReLU", "tanh", "GELU", "none"] = "ReLU",
     gain: Annotated[float, Range(0.6, 2.4, 0.2)] = 1.4,
 ) -> Figure:
@@ -48,18 +49,19 @@ def signals_by_depth(
     above.set_yscale("log")
     above.set_ylabel("second moment")
     below.set(xlabel="layer", ylabel="correlation of examples", ylim=(-0.15, 1.05))
+    below.xaxis.get_major_locator().set_params(integer=True)
     legend_beside(above, fontsize=8)
     return figure
 
 
-def _draw(axes, rows: list[SignalRow], i: int, name: str, column: int) -> None:
-    place = range(1, len(rows) + 1)
+def _draw(axes: Axes, rows: list[SignalRow], i: int, name: str, column: int) -> None:
+    place, nan = range(1, len(rows) + 1), float("nan")
     measured = [(row.backward if i else row.forward) for row in rows]
     guesses = [(row.predicted_backward if i else row.predicted) for row in rows]
-    axes.plot(place, [m and m[column] for m in measured], f"C{i}{'os'[i]}", markersize=4,
-              label=f"{name}, measured")  # fmt: skip
-    line = [float("nan") if g is None else g[column] for g in guesses]
-    axes.plot(place, line, f"C{i}-", linewidth=1.2, label=f"{name}, predicted")
+    marks = [nan if m is None else m[column] for m in measured]
+    axes.plot(place, marks, f"C{i}{'os'[i]}", markersize=4, label=f"{name}, measured")
+    line = [nan if g is None else g[column] for g in guesses]
+    axes.plot(place, line, f"C{i}{('-', '--')[i]}", linewidth=1.2, label=f"{name}, predicted")
 
 
 @lru_cache(128)
@@ -70,7 +72,7 @@ def _measured(depth: int, width: int, activation: str, gain: float) -> SignalPro
             layer = nn.Linear(width, width, bias=False)
             nn.init.normal_(layer.weight, std=gain / width**0.5)
             layers += [layer, ACTIVATIONS[activation]()]
-        model = nn.Sequential(*layers, nn.Linear(width, width))
+        model = nn.Sequential(*layers)
         common = torch.randn(width)
         x = (common + torch.randn(EXAMPLES, width)) / 2**0.5  # with correlation one half
         return signal_propagation(model, x)

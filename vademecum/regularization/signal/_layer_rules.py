@@ -94,10 +94,19 @@ def rule_for(
     if name in _SUMS or name == "rsub" or name in _SCALARS:
         return _arithmetic(name, args, kwargs, out)
     if name in _MEANS | _MAXIMA:
-        kept = 1.0 if name in _MAXIMA else out.numel() / x.numel()
-        return (Pooled(measure(x), measure(out), kept), [x]) if x.requires_grad else None
+        entries = _window(name, args, kwargs, x, out)
+        pooled = Pooled(measure(x), measure(out), entries, largest=name in _MAXIMA)
+        return (pooled, [x]) if x.requires_grad else None
     read = _LAYERS.get(name)
     return None if read is None else read(*args, **kwargs)
+
+
+def _window(name: str, args: Any, kwargs: Any, x: Tensor, out: Tensor) -> float:
+    """How many entries are pooled into one."""
+    if name.startswith(("avg", "max")):
+        size = args[1] if len(args) > 1 else kwargs["kernel_size"]
+        return size ** (x.ndim - 2) if isinstance(size, int) else math.prod(size)
+    return x.numel() / out.numel()
 
 
 def _plain_index(name: str, args: tuple[Any, ...]) -> bool:

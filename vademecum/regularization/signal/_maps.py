@@ -14,7 +14,8 @@ output, counted exactly where a kernel reaches over the edge; $u$ is Gaussian.
 | norm of $d$ | $\overline{a^2} v / (v + \varepsilon) + \overline{b^2}$ | $a^2 (1 - \frac2d) / v$ |
 | pooling of $P$ entries | as much less as measured | $1/P$ for means, 1 for maxima |
 
-The products of gradients of two examples go along, with $E \phi'(u) \phi'(u')$ for activations.
+The products of gradients of two examples go along, with $E \phi'(u) \phi'(u')$ for activations,
+and for maxima the chance of one place for both, $1/P + (1 - 1/P) (2/\pi) \arcsin c$, exact for two.
 Exact in expectation over the weights for weights of equal size; where weights are wide for all.
 """
 
@@ -206,8 +207,8 @@ class Standardised(LayerMap):
 class Pooled(LayerMap):
     """Means or maxima over entries, of signals as they were measured, at the scale predicted."""
 
-    def __init__(self, before: Tensor, after: Tensor, kept: float):
-        self._before, self._after, self._kept = before, after, kept
+    def __init__(self, before: Tensor, after: Tensor, entries: float, *, largest: bool):
+        self._before, self._after, self._entries, self._largest = before, after, entries, largest
 
     def forward(self, given: Sequence[Estimate]) -> Estimate | None:
         (u,) = given
@@ -224,7 +225,13 @@ class Pooled(LayerMap):
                         scale**0.5 * after[3] / after[0])  # fmt: skip
 
     def backward(self, given: Sequence[Estimate]) -> Factors:
-        return [(self._kept, self._kept)]
+        (u,), share = given, 1 / self._entries
+        if not self._largest:
+            return [(share, share)]
+        spread = u.q - u.m**2
+        c = min(max((u.p - u.m**2) / spread, -1.0), 1.0) if spread > 0 else 1.0
+        # the chance that the largest is at the same place for two examples
+        return [(1.0, share + (1 - share) * math.asin(c) * 2 / math.pi)]
 
 
 class Joined(LayerMap):

@@ -7,7 +7,7 @@ from operator import or_
 import torch
 from torch import Tensor, nn
 
-from vademecum.regularization.signal._maps import LayerMap
+from vademecum.regularization.signal._maps import LayerMap, Weights
 
 __all__ = ["Frame", "Node", "SeenRow"]
 
@@ -18,6 +18,7 @@ class Node:
     Attributes:
         restarts: Whether something unknown uses it, so that its gradient is measured.
         before: The signals that it depends on, itself among them, as bits of a number.
+        near: Those of them from which no weights part it.
         stands_for: What it was before it was measured, since too little is known of that.
     """
 
@@ -28,6 +29,8 @@ class Node:
         self.restarts = self.watched = False
         self.stands_for: Node | None = None
         self.before = functools.reduce(or_, (each.before for each in self.inputs), 0)
+        alone = isinstance(rule, Weights)
+        self.near = 0 if alone else functools.reduce(or_, (each.near for each in self.inputs), 0)
 
 
 class SeenRow:

@@ -36,13 +36,17 @@ class Runner:
         loss: What is differentiated; without targets a random vector goes back.
         output: What counts of what the model gives.
         generator: Where the random vector comes from.
+
+    Attributes:
+        cotangent: What went back: "loss", "random" or "none".
+        weighted: Whether gradients of portions were multiplied by their numbers of examples.
     """
 
     def __init__(self, model: nn.Module, loss: Loss | None, output: Output, generator: Any):
         self.model, self._loss, self._output, self._generator = model, loss, output, generator
         self._state = ModelState(model)
         self._vector: Tensor | None = None
-        self.cotangent = "none"
+        self.cotangent, self.weighted = "none", False
 
     def forward(self, x: Any) -> tuple[Watch, Any]:
         """One forward pass under watch, and what of its result counts."""
@@ -87,8 +91,8 @@ class Runner:
                 value = loss_for(y, self._loss)(out, y)
             if not isinstance(value, Tensor) or value.numel() != 1:
                 raise ValueError(f"loss must give one number, got {value!r:.80}")
-            scale = watch.n if pieces and not noted.summed else 1
-            seed = torch.full_like(value, scale)
+            self.weighted = pieces and not noted.summed
+            seed = torch.full_like(value, watch.n if self.weighted else 1)
         else:
             value, seed = out, self._random(out) if out.requires_grad else None
         if not value.requires_grad or not watch.roots:

@@ -93,13 +93,15 @@ class Watch(TorchFunctionMode):
 
     def _note(self, name: str, func: Any, args: Any, kwargs: Any, before: Any, made: Any) -> None:
         rule = rule_for(name, func, args, kwargs, made[0], self.measure)
-        if rule is None:
+        if rule is None or (isinstance(rule[0], Sum) and self._entangled(rule[1], before)):
             for t in before["given"]:
                 self._restart(t, before[id(t)])
             origin = functools.reduce(or_, map(self._origin, before["given"]), 0)
             for t in made:
                 self._known.pop(id(t), None)
                 self._origins[id(t)] = weakref.ref(t), origin
+            if rule is not None:
+                self._add_inner_row("add", made[0])
             return
         layer, inputs = rule
         nodes = [before.get(id(t)) or self.source(t) for t in inputs]
@@ -113,9 +115,13 @@ class Watch(TorchFunctionMode):
             node = self.found(made[0])
             assert node is not None
             self._flat[node] = _flat_share(layer, before["sample"])
-        if self._frames and self._frames[-1].container and isinstance(layer, Sum | Activation):
-            kind = "add" if isinstance(layer, Sum) else name
-            self._add_row(self._frames[-1].name, kind, made[0])
+        if isinstance(layer, Sum | Activation):
+            self._add_inner_row("add" if isinstance(layer, Sum) else name, made[0])
+
+    def _entangled(self, summands: list[Tensor], before: Any) -> bool:
+        """Whether summands are functions of the same signal, without weights in between."""
+        one, other = (before.get(id(t)) or self.source(t) for t in summands)
+        return bool(one.near & other.near)
 
     def found(self, t: Tensor) -> Node | None:
         """The node of a signal, if there is one for what it holds now."""
@@ -140,6 +146,7 @@ class Watch(TorchFunctionMode):
 
     def _keep(self, t: Tensor, node: Node) -> Node:
         node.before |= 1 << len(self.nodes) | (self._origin(t) if node.rule is None else 0)
+        node.near |= 1 << len(self.nodes)
         self._known[id(t)] = weakref.ref(t), t._version, node
         self.nodes.append(node)
         return node
@@ -162,6 +169,11 @@ class Watch(TorchFunctionMode):
     def ended(self, t: Tensor) -> None:
         """The signal is what the model gives."""
         self._restart(t, self.source(t))
+
+    def _add_inner_row(self, kind: str, t: Tensor) -> None:
+        """A row for an operation in the code of a module that calls others."""
+        if self._frames and self._frames[-1].container:
+            self._add_row(self._frames[-1].name, kind, t)
 
     def _forget_unknown(self, t: Tensor, start: int) -> None:
         """Forget what is known of a signal if something unknown happened since a node."""

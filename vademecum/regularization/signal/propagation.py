@@ -122,7 +122,7 @@ def _measured(
             n += count_examples(some)
     if total is None:
         raise ValueError("x must hold batches, got an empty DataLoader")
-    return finished(total, n if runner.cotangent == "loss" else 1), runner.cotangent
+    return finished(total, n if runner.weighted else 1), runner.cotangent
 
 
 def _parts(runner: Runner, each: Any, memory: int | None) -> Iterator[tuple[Any, Any]]:

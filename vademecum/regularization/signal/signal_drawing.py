@@ -75,7 +75,9 @@ def _draw(axes: Any, result: SignalPropagation, column: int) -> None:
         line = _column(guesses, column, positive=column == 0)
         axes.errorbar(range(len(rows)), values, bars, fmt=f"C{i}{'os'[i]}", markersize=3,
                       linewidth=1, label=f"{name}, measured")  # fmt: skip
-        axes.plot(range(len(rows)), line, f"C{i}-", linewidth=1, label=f"{name}, predicted")
+        axes.plot(
+            range(len(rows)), line, f"C{i}{('-', '--')[i]}", linewidth=1, label=f"{name}, predicted"
+        )
 
 
 def _column(
