@@ -128,6 +128,8 @@ def weight_decay_effect(
     mu = number("decay", decay, above=0)
     whole("applications", applications, low=2 * _LEAST)
     f = functional(model, frozen=frozen, output=output)
+    if not f.size:
+        raise ValueError("model must have parameters, got none")
     if torch.finfo(f.dtype).bits < 32:
         raise ValueError(f"model must be in single or double precision, got {f.dtype}")
     P, width = f.size, f.size * f.dtype.itemsize
@@ -142,10 +144,11 @@ def weight_decay_effect(
     G = gauss_newton(model, x, y, loss=loss, memory=plan.left, **knobs)
     if applications >= P:
         with watched(G, P, progress=progress) as op:
-            return _exact(torch.linalg.eigvalsh(op.dense().double()), P, mu, P, G.dtype)
+            dense = _finite(op.dense().detach().double())
+        return _exact(torch.linalg.eigvalsh(dense), P, mu, P, G.dtype)
     with given_back(generator), watched(G, plan.steps * plan.probes, progress=progress) as op:
         T = [_tridiagonal(op, k, plan.steps, generator) for k in plan.groups]
-    return _estimate(torch.cat(T), P, mu, G.dtype)
+    return _estimate(_finite(torch.cat(T)), P, mu, G.dtype)
 
 
 class _Plan(NamedTuple):
@@ -185,7 +188,7 @@ def _through_outputs(J: Jacobian, y: Any, loss: Loss | None) -> Tensor:
                 slope, z, e.view(z.shape), retain_graph=True, materialize_grads=True
             )
             curvature[i] = row.flatten()
-    w, U = torch.linalg.eigh((curvature + curvature.T) / 2)
+    w, U = torch.linalg.eigh(_finite(curvature + curvature.T) / 2)
     w = _checked(w, z.dtype)
     rows = (U * w.sqrt()).T.to(J.dtype) @ J.dense().detach()
     return torch.linalg.svdvals(rows).double().square()
@@ -199,10 +202,14 @@ def _tridiagonal(
     return side_by_side(lambda q: (op @ q.T).detach().T, block.T.contiguous(), steps)[1].double()
 
 
+def _finite(matrix: Tensor) -> Tensor:
+    if not torch.isfinite(matrix).all():
+        raise ValueError("the curvature of the loss must be finite, got NaN or infinity")
+    return matrix
+
+
 def _checked(lam: Tensor, dtype: torch.dtype) -> Tensor:
     """Eigenvalues without what rounding put below zero."""
-    if not torch.isfinite(lam).all():
-        raise ValueError("the loss's curvature must be finite, got NaN or infinity")
     least, size = float(lam.min()), float(lam.abs().max())
     if least < -(torch.finfo(dtype).eps ** 0.5) * size:
         raise ValueError(
@@ -251,7 +258,8 @@ def _with_node_at_zero(T: Tensor, dtype: torch.dtype) -> Tensor:
     entry and so the bound.
     """
     nodes, Y = torch.linalg.eigh(T[:, :-1, :-1])
-    least = torch.finfo(dtype).eps * nodes.amax(1, keepdim=True).clamp(min=1e-300)
+    top = nodes.amax(1, keepdim=True)
+    least = torch.where(top > 0, torch.finfo(dtype).eps * top, 1)
     inverse = (Y[:, -1].square() / torch.maximum(nodes, least)).sum(1)
     radau = T.clone()
     radau[:, -1, -1] = T[:, -1, -2].square() * inverse
