@@ -1,7 +1,7 @@
 """Weight and layer normalisation: lengths apart from directions, and no batch in between."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from vademecum.claims import Evidence, at_least, at_most, claim, complex_step, e
 Divisor = Literal["norm", "inner product"]
 
 
-def reparametrised(m: int, d: int, eps: Tensor, v: Tensor) -> nn.Linear:
+def reparametrised(m: int, d: int, eps: Tensor, v: Tensor) -> Any:
     """A layer of torch with weight normalisation: lengths eps (m, 1), directions v (m, d)."""
     layer = normalised(nn.Linear(d, m, bias=False))
     place = "parametrizations.weight.original"
@@ -174,11 +174,9 @@ def layer_norm(along: Literal["units", "batch"] = "units", ddof: int = 0) -> Ite
         ddof: What is taken off the number of units in the variance.
     """
     for shape, last in (((7, 5), 1), ((2, 4, 6), 1), ((3, 2, 3, 4), 3)):
-        z, at = (
-            3 * torch.randn(shape) + torch.randn(shape[:-last] + (1,) * last),
-            {"shape": str(shape)},
-        )
-        layer = nn.LayerNorm(shape[-last:])
+        z = 3 * torch.randn(shape) + torch.randn(shape[:-last] + (1,) * last)
+        at: Any = {"shape": str(shape)}
+        layer = nn.LayerNorm(list(shape[-last:]))
         a, b = torch.randn(2, *shape[-last:])
         layer.load_state_dict({"weight": a, "bias": b})
         axes = tuple(range(-last, 0)) if along == "units" else tuple(range(len(shape) - last))
@@ -187,7 +185,7 @@ def layer_norm(along: Literal["units", "batch"] = "units", ddof: int = 0) -> Ite
         wanted = a * torch.from_numpy((x - mean) / np.sqrt(var + layer.eps)) + b
         found = layer(z)
         yield equals("output", found, wanted, tol=1e-12, **at)
-        plain = nn.LayerNorm(shape[-last:], elementwise_affine=False)(z).flatten(-last)
+        plain = nn.LayerNorm(list(shape[-last:]), elementwise_affine=False)(z).flatten(-last)
         yield equals("mean over the units", plain.mean(-1), 0.0, tol=1e-13, **at)
         yield at_most("variance over the units", plain.var(-1, correction=0), 1.0, **at)
         other = torch.cat([z[:1], 10 * torch.randn_like(z[1:])])

@@ -1,7 +1,7 @@
 """Scales and symmetries: other parameters of a network for the same function."""
 
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any, Literal
 
 import torch
@@ -84,7 +84,7 @@ def scale_invariance(
         power: The power of $\|w\|$ that the effective step is divided by.
     """
     kinds: tuple[Kind | None, ...] = ("batch", "weight", "layer", None)
-    for kind, (n, m, d) in ((kind, size) for kind in kinds for size in ((9, 4, 3), (6, 3, 5))):
+    for kind, (n, m, d) in product(kinds, ((9, 4, 3), (6, 3, 5))):
         model, x, y = Behind(kind, m, d), torch.randn(n, d), torch.randn(n, 2)
         at = {"kind": kind or "none", "units": m}
         z, below, g, w = scaled(model, torch.ones(m), x, y)
@@ -199,7 +199,7 @@ def parameter_symmetry(
         other: Any = permute_units(model, x[:1], permutations=given).model
         if not reading:
             other[2].weight.data = model[2].weight.data
-        name, at = "output of permuted units", {"order": str(order)}
+        name, at = "output of permuted units", dict[str, Any](order=str(order))
         yield equals(name, value(other, x) / scale, before / scale, tol=1e-12, **at)
         moved = (other[0].weight - model[0].weight).abs().max()
         yield at_least("change of the weights", moved, 1e-3, **at)
@@ -219,7 +219,7 @@ def parameter_symmetry(
         found = change(model, x[:1])
         with evaluation(model), evaluation(found.model), torch.no_grad():
             gap = (found.model(x) - model(x)).abs().max() / model(x).abs().max()
-        at = {"change": change.__name__}
+        at = dict[str, Any](change=change.__name__)
         yield at_most("change of a convolutional network", gap, 0.0, tol=1e-11, **at)
         yield equals("layers that changed", len(found.layers), 2, **at)
 
