@@ -16,6 +16,7 @@ from tests.conventions import calls
 from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
+from tests.regularization import drawn_units
 from vademecum import (
     ROOMS,
     approximation,
@@ -207,6 +208,8 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_texts.CALLS,
     # geometry
     **drawn_graphs.CALLS,
+    # regularization
+    **drawn_units.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

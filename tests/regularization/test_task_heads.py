@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from vademecum.regularization import MultiTask
+from vademecum.testing import check_part
 
 
 class Counted(nn.Linear):
@@ -31,6 +32,11 @@ def test_multi_task_shares_its_trunk():
     parts = [torch.autograd.grad(model(x, task=t).square().sum(), trunk.weight)[0] for t in "ab"]
     torch.testing.assert_close(joint, parts[0] + parts[1])
     assert set(model.state_dict()) >= {"trunk.weight", "heads.a.weight", "heads.b.bias"}
+
+
+def test_multi_task_keeps_the_laws_of_parts():
+    heads = {"a": nn.Linear(4, 2), "b": nn.Linear(4, 1)}
+    check_part(MultiTask(nn.Linear(3, 4), heads), torch.randn(5, 3))
 
 
 @pytest.mark.usefixtures("unchecked")
