@@ -3,6 +3,7 @@
 from vademecum.regularization.claims import (
     batches,
     connections,
+    augmented,
     constraints,
     decay,
     decaying_steps,
@@ -17,6 +18,7 @@ from vademecum.regularization.claims import (
     scaled_draws,
     scarce_labels,
     shifts,
+    self_supervision,
     shrinkage,
     stopping,
     symmetries,
@@ -27,4 +29,6 @@ __all__ = [
     "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise", "batches",
     "shifts", "lengths", "symmetries", "scarce_labels", "ensembles", "dropout",
     "dropout_averages", "distillation",
+    "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise", "augmented",
+    "self_supervision",
 ]  # fmt: skip
