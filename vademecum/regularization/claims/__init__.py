@@ -1,9 +1,9 @@
 """What the course claims of initialisation, normalisation and regularisation."""
 
 from vademecum.regularization.claims import (
+    augmented,
     batches,
     connections,
-    augmented,
     constraints,
     decay,
     decaying_steps,
@@ -17,18 +17,16 @@ from vademecum.regularization.claims import (
     residual,
     scaled_draws,
     scarce_labels,
-    shifts,
     self_supervision,
+    shifts,
     shrinkage,
     stopping,
     symmetries,
 )
 
 __all__ = [
-    "initialisation", "scaled_draws", "residual", "connections",
-    "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise", "batches",
-    "shifts", "lengths", "symmetries", "scarce_labels", "ensembles", "dropout",
-    "dropout_averages", "distillation",
-    "decay", "decaying_steps", "shrinkage", "constraints", "stopping", "noise", "augmented",
+    "initialisation", "scaled_draws", "residual", "connections", "decay", "decaying_steps",
+    "shrinkage", "constraints", "stopping", "noise", "batches", "shifts", "lengths", "symmetries",
+    "scarce_labels", "ensembles", "dropout", "dropout_averages", "distillation", "augmented",
     "self_supervision",
 ]  # fmt: skip
