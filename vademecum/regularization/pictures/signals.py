@@ -58,9 +58,9 @@ def _draw(axes: Axes, rows: list[SignalRow], i: int, name: str, column: int) -> 
     place, nan = range(1, len(rows) + 1), float("nan")
     measured = [(row.backward if i else row.forward) for row in rows]
     guesses = [(row.predicted_backward if i else row.predicted) for row in rows]
-    marks = [nan if m is None else m[column] for m in measured]
+    marks = [nan if m is None or m[column] is None else float(m[column] or 0) for m in measured]
     axes.plot(place, marks, f"C{i}{'os'[i]}", markersize=4, label=f"{name}, measured")
-    line = [nan if g is None else g[column] for g in guesses]
+    line = [nan if g is None or g[column] is None else float(g[column] or 0) for g in guesses]
     axes.plot(place, line, f"C{i}{('-', '--')[i]}", linewidth=1.2, label=f"{name}, predicted")
 
 
