@@ -1,7 +1,9 @@
 """Drawings of signals show what was measured, and break off where theory knows nothing."""
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
@@ -22,11 +24,11 @@ def test_draw_signal_has_marks_lines_and_names(found):
     above, below = figure.axes
     lines = {line.get_label(): line for line in above.get_lines()}
     guesses = [r.predicted and r.predicted.second_moment for r in found.rows]
-    shown = list(lines["signal, predicted"].get_ydata())
+    shown: list[float] = np.asarray(lines["signal, predicted"].get_ydata()).tolist()
     assert math.isnan(shown[1])
     assert [s for s in shown if s == s] == [g for g in guesses if g is not None]
-    marks = above.containers[0].lines[0].get_ydata()
-    assert list(marks) == [r.forward.second_moment for r in found.rows]
+    marks: Any = above.containers[0]
+    assert list(marks.lines[0].get_ydata()) == [r.forward.second_moment for r in found.rows]
     assert [t.get_text() for t in below.get_xticklabels()] == [
         "0 Linear", "1 Softmax", "2 Linear", "3 ReLU",
     ]  # fmt: skip

@@ -8,6 +8,8 @@ from torch import nn
 
 from vademecum.regularization import signal_propagation, suggest_init
 
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
 
 def network() -> nn.Sequential:
     torch.manual_seed(0)
@@ -17,6 +19,7 @@ def network() -> nn.Sequential:
     )  # fmt: skip
 
 
+@CUDA
 @pytest.mark.gpu
 def test_signals_are_those_on_the_cpu():
     model, x, y = network(), torch.randn(6, 3, 8, 8), torch.arange(6) % 4
@@ -30,6 +33,7 @@ def test_signals_are_those_on_the_cpu():
             assert a.predicted == pytest.approx(b.predicted, rel=1e-2)
 
 
+@CUDA
 @pytest.mark.gpu
 def test_generators_of_the_device_and_draws():
     model, x = network().cuda(), torch.randn(6, 3, 8, 8).cuda()
@@ -42,6 +46,7 @@ def test_generators_of_the_device_and_draws():
         assert a.forward.second_moment == pytest.approx(b.forward.second_moment, rel=1e-4)
 
 
+@CUDA
 @pytest.mark.gpu
 def test_plans_are_made_and_applied_there():
     model, x = network().cuda(), torch.randn(6, 3, 8, 8).cuda()
