@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from vademecum.arguments import choice, floats, number
+from vademecum.arguments import choice, number, symmetric
 from vademecum.arrays import portions
 from vademecum.randomness import source
 from vademecum.regularization._luminance import CHROMA, LUMINANCE
@@ -168,7 +168,7 @@ def pca_jitter(
     n, c = x.shape[:2]
     if covariance is None:
         covariance = colour_covariance(x)
-    elif floats("covariance", covariance, ndim=2).shape != (c, c):
+    elif symmetric("covariance", covariance).shape != (c, c):
         raise ValueError(f"covariance must be {c} x {c}, got {tuple(covariance.shape)}")
     values, axes = torch.linalg.eigh(covariance.to(x.device, torch.float64))
     values = values.clamp(min=0)

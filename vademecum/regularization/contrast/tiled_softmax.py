@@ -11,8 +11,8 @@ $$\nabla_q \ell = \frac{P k - k}{N \tau} , \qquad \nabla_k \ell = \frac{P^\top q
 
 A tile holds the scores of a few queries with all keys. Its rows are complete, so what it gives to
 the loss and to both gradients is found at once, with the three products that the dense formula
-takes, and the $N \times N$ matrix never exists; the backward pass only scales. Exact up to
-rounding. Checked by the claim `regularization.infonce`.
+takes, and the $N \times N$ matrix never exists; the backward pass only scales. A second derivative
+alone takes that matrix. Exact up to rounding. Checked by the claim `regularization.infonce`.
 """
 
 from typing import Any
@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from vademecum.arguments import number, whole
 from vademecum.arrays import portions
@@ -83,17 +82,23 @@ class _Tiles(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, temperature: float, memory: int | None) -> Tensor:
         wanted = ctx.needs_input_grad[:2]
         loss, *gradients = _pass(q, k, temperature, memory, wanted)
-        ctx.wanted = wanted
-        ctx.save_for_backward(*[g for g in gradients if g is not None])
+        ctx.save_for_backward(q, k, *gradients)
+        ctx.temperature = temperature
         return loss
 
     @staticmethod
-    @once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *upstream: Tensor
+        ctx: Any, upstream: Tensor
     ) -> tuple[Tensor | None, Tensor | None, None, None]:
-        kept = iter(ctx.saved_tensors)
-        dq, dk = (next(kept) * upstream[0] if w else None for w in ctx.wanted)
+        q, k, *gradients = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody will differentiate again
+            scale = 1 / (len(q) * ctx.temperature)
+            P = (q @ k.T / ctx.temperature).softmax(1)
+            gradients = [scale * (P @ k - k), scale * (P.T @ q - q)]
+        dq, dk = (
+            g * upstream if g is not None and needed else None
+            for g, needed in zip(gradients, ctx.needs_input_grad[:2], strict=True)
+        )
         return dq, dk, None, None
 
 
