@@ -31,8 +31,8 @@ def gaussian_quantiles(layers: int, shares: Tensor) -> Tensor:
     phi = math.pi / (layers + 1) * (1 - t.square()).clamp(1e-9, 1 - 1e-12)
     top, low = torch.sin((layers + 1) * phi), torch.sin(layers * phi)
     log_x = (layers + 1) * top.log() - phi.sin().log() - layers * low.log()
-    density = torch.exp(2 * phi.sin().log() + (layers - 1) * low.log() - layers * top.log())
-    mass = density / math.pi * log_x.exp()  # per unit of log x
+    log_density = 2 * phi.sin().log() + (layers - 1) * low.log() - layers * top.log()
+    mass = torch.exp(log_density + log_x) / math.pi  # per unit of log x
     steps = (mass[1:] + mass[:-1]) / 2 * log_x.diff()
     below = torch.cat([torch.zeros(1, dtype=torch.float64), steps.cumsum(0)])
     below = below / below[-1]
