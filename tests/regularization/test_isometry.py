@@ -60,6 +60,7 @@ def test_spreads_of_random_networks(layers, activation):
 
 def test_quantiles_of_a_product_of_gaussians():
     found = dynamical_isometry(gaussian_net(300, 2), torch.randn(1, 300).double())
+    assert found.values is not None
     shares = torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9], dtype=torch.float64)
     measured = torch.quantile(found.values[0], shares)
     assert torch.allclose(found.gaussian_quantiles(shares), measured, rtol=0.08)

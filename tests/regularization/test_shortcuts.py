@@ -1,6 +1,7 @@
 """Residual layers and delta-orthogonal kernels against their definitions."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from vademecum.convolution import conv_singular_values
 from vademecum.regularization import Residual, delta_orthogonal_
 from vademecum.testing import check_part
 
+ANY: Any = torch.tanh
 BRANCHES = {
     "linear": lambda: nn.Linear(4, 4),
     "one layer": lambda: nn.Sequential(nn.Linear(4, 4), nn.Sigmoid()),
@@ -107,8 +109,8 @@ def test_delta_orthogonal_in_half_precision():
         (lambda: delta_orthogonal_(torch.empty(3, 3, 1), math.nan), "gain must be .*, got nan"),
         (lambda: delta_orthogonal_(torch.empty(4, 3, 1), groups=3), "groups must divide the 4"),
         (lambda: delta_orthogonal_(torch.empty(4, 3, 1), groups=0), "groups must be >= 1, got 0"),
-        (lambda: Residual(torch.tanh), "module must be an nn.Module"),
-        (lambda: Residual(nn.Tanh(), torch.tanh), "projection must be an nn.Module"),
+        (lambda: Residual(ANY), "module must be an nn.Module"),
+        (lambda: Residual(nn.Tanh(), ANY), "projection must be an nn.Module"),
         (
             lambda: Residual(nn.Linear(3, 4))(torch.ones(2, 3)),
             r"module must give the shape \(2, 3\) of the shortcut, got \(2, 4\)",
