@@ -16,7 +16,7 @@ from tests.conventions import calls
 from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
-from tests.regularization import drawn_units
+from tests.regularization import drawn_signals, drawn_units
 from vademecum import (
     ROOMS,
     approximation,
@@ -209,6 +209,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     # geometry
     **drawn_graphs.CALLS,
     # regularization
+    **drawn_signals.CALLS,
     **drawn_units.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),

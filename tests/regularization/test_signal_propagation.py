@@ -207,6 +207,16 @@ def test_models_are_left_as_they_were():
         assert signal_propagation(model, data[0]).rows[0].backward is not None
 
 
+def test_weights_that_are_computed_are_no_signals():
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)).double()
+    x = torch.randn(5, 4, dtype=torch.float64)
+    (row,) = signal_propagation(layer, x).rows
+    agree(row.forward, layer(x).detach())
+    v, b = (t.detach().square().mean() for t in (layer.weight, layer.bias))
+    assert row.predicted is not None
+    assert row.predicted.second_moment == pytest.approx(float(4 * v * x.square().mean() + b))
+
+
 def test_what_a_model_changes_in_place_was_measured_before():
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)).double()
     plain = copy.deepcopy(model)

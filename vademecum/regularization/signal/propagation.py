@@ -68,8 +68,8 @@ def signal_propagation(
         generator: Where random numbers come from; torch's global generator by default.
 
     Returns:
-        A row for each call of a module that calls no other, and for each sum and activation in the
-        code of one that does.
+        A row for each call of a module that calls no other, before its hooks, and for each sum and
+        activation in the code of one that does. Modules that compute weights are none of these.
 
     Raises:
         ValueError: If there is a loss and no `y`, or `x` holds NaN.
