@@ -51,6 +51,9 @@ EXCEPTIONS = {
         "symmetrize": "makes a module; it measures nothing",
         "wl_ceiling": "compares two graphs, each of which is an input of the model",
     },
+    ("regularization", "instruments"): {
+        "weight_noise": "makes a module; it measures nothing",
+    },
     ("optimization", "instruments"): {
         "matrix_parameters": "splits parameters for optimisers; it measures nothing",
     },

@@ -17,6 +17,7 @@ from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
 from tests.regularization import drawn_signals, drawn_units
+from tests.regularization import drawn_noise
 from vademecum import (
     ROOMS,
     approximation,
@@ -211,6 +212,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     # regularization
     **drawn_signals.CALLS,
     **drawn_units.CALLS,
+    **drawn_noise.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

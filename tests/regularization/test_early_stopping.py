@@ -1,6 +1,7 @@
 """Early stopping: what counts as better, what is kept, and going on after an interruption."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,20 +64,20 @@ def test_values_of_any_kind(kind):
     assert run(EarlyStopping(2), values) == (5, 3.0)
 
 
-def normed() -> nn.Module:
+def normed() -> nn.Sequential:
     net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 3), nn.Linear(3, 3))
     net[3].weight = net[2].weight
     return net
 
 
 def test_buffers_and_ties_come_back():
-    net, stopping = normed(), EarlyStopping(1)
+    net: Any = normed()
+    stopping = EarlyStopping(1)
     net(torch.randn(8, 2))
     before = {name: t.clone() for name, t in net.state_dict().items()}
     stopping(1.0, net)
     net(torch.randn(8, 2))
-    with torch.no_grad():
-        net[2].weight.add_(1)
+    nn.init.ones_(net[2].weight)
     stopping(2.0, net)
     stopping.restore(net)
     for name, t in net.state_dict().items():
@@ -137,7 +138,8 @@ def test_a_state_dict_is_a_copy_in_both_directions():
 def test_strided_weights_can_be_saved(tmp_path):
     from safetensors.torch import save_file
 
-    net = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    net = nn.Conv2d(3, 4, 3)
+    net.weight.data = net.weight.data.contiguous(memory_format=torch.channels_last)
     stopping = EarlyStopping(2)
     stopping(1.0, net)
     stopping(0.5, net)
@@ -187,12 +189,14 @@ def test_errors():
     model, stopping = weight(), EarlyStopping(2)
     stopping(NAN, model)
     odd: dict[str, torch.Tensor] = {"best": torch.tensor(1.0)}
+    half: Any = 1.5
+    word: Any = "low"
     table = [
         (lambda: EarlyStopping(0), "patience must be >= 1, got 0"),
-        (lambda: EarlyStopping(1.5), "patience must be an integer, got 1.5"),
+        (lambda: EarlyStopping(half), "patience must be an integer, got 1.5"),
         (lambda: EarlyStopping(1, -0.1), "min_delta must be >= 0, got -0.1"),
         (lambda: EarlyStopping(1, NAN), "min_delta must be"),
-        (lambda: stopping("low", model), "value must be a number, got 'low'"),
+        (lambda: stopping(word, model), "value must be a number, got 'low'"),
         (
             lambda: stopping(torch.ones(2), model),
             "value must be one real number, got torch.float32",

@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -55,7 +56,8 @@ NOISY = {
 @pytest.mark.parametrize("name", NOISY)
 def test_noise_comes_from_the_generator(name):
     torch.manual_seed(0)
-    layer, x = NOISY[name](fixed()), torch.ones(4, 3)
+    layer: Any = NOISY[name](fixed())
+    x = torch.ones(4, 3)
     state = torch.get_rng_state()
     first, second = layer(x), layer(x)
     assert state.equal(torch.get_rng_state())

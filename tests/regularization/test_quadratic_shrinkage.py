@@ -1,5 +1,7 @@
 """Shrinkage by decay and by early stopping, against solvers and steps one by one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -82,6 +84,7 @@ def test_optimal_weight_decay_of_mean_squares():
 
 @pytest.mark.usefixtures("unchecked")
 def test_errors():
+    half: Any = 2.5
     table = [
         (lambda: spectral_shrinkage(H, END, decay=0.0), "decay must be > 0, got 0"),
         (lambda: spectral_shrinkage(-H, END, decay=1.0), "H must be positive semidefinite, got"),
@@ -94,7 +97,7 @@ def test_errors():
         (lambda: spectral_shrinkage(H.half(), END.half(), decay=1.0), "single or double precision"),
         (lambda: gd_closed_form(H, END, -1, eta=0.1), "t must be >= 0, got -1"),
         (lambda: gd_closed_form(H, END, torch.tensor([2, -3]), eta=0.1), "t must be >= 0, got -3"),
-        (lambda: gd_closed_form(H, END, 2.5, eta=0.1), "t must be an integer, got 2.5"),
+        (lambda: gd_closed_form(H, END, half, eta=0.1), "t must be an integer, got 2.5"),
         (lambda: gd_closed_form(H, END, torch.ones(2), eta=0.1), "t must be an integer, or a ten"),
         (lambda: gd_closed_form(H, END, 3, eta=-0.1), "eta must be > 0, got -0.1"),
         (lambda: gd_closed_form(H, END, 3, eta=0.1, start=END[:2]), "start must be shaped like"),

@@ -30,7 +30,7 @@ def dense(net, x, y, loss=usual, **options) -> Tensor:
     return torch.linalg.eigvalsh(J.T @ inner @ J).clamp(min=0)
 
 
-def net(width: int = 12) -> nn.Module:
+def net(width: int = 12) -> nn.Sequential:
     torch.manual_seed(2)
     return mlp([3, width, width, 3], nn.Tanh).double()
 
@@ -212,9 +212,9 @@ def test_weight_decay_effect_on_a_gpu_is_that_of_the_cpu(applications):
 
 @pytest.mark.usefixtures("unchecked")
 def test_errors():
-    model, half = net(), net().half()
+    own, half = net(), net().half()
 
-    def effect(model=model, x=X, y=Y, **knobs):
+    def effect(model: nn.Module = own, x=X, y=Y, **knobs):
         return lambda: weight_decay_effect(model, x, y, **{"decay": 0.1, **knobs})
 
     table = [

@@ -1,12 +1,12 @@
 """A bound on the norm in the place of a penalty: projected descent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import at_least, at_most, claim, equals
+from vademecum.claims import Evidence, at_least, at_most, claim, equals
 from vademecum.foundations import project
 from vademecum.optimization import ProjectedSGD
 from vademecum.regularization import spectral_shrinkage
@@ -29,38 +29,8 @@ def path_of(
     return path
 
 
-@claim(
-    by="identity",
-    sources=("A-150", "A-151", "A-152", "B-331", "B-332", "B-333"),
-    budget=0.8,
-    short=r"\theta_{t+1} = \Pi_r[\theta_t - \eta \nabla E(\theta_t)],\quad"
-    r" \Pi_r(v) = \min\{1, r / \|v\|\}\, v",
-)
-def norm_constraint(sphere: bool = False, power: float = 1.0, steps: int = 160):
-    r"""Norm-constrained training by projection.
-
-    For convex smooth $E$ and small steps $\min_{\|\theta\| \le r} E(\theta)$ is solved by
-    $\theta_{t+1} = \Pi_r[\theta_t - \eta \nabla E(\theta_t)]$ with the Euclidean projection
-    $\Pi_r(v) = \min\{1, r / \|v\|\}\, v$. Unlike a penalty it does nothing while the weights are
-    small, and acts only once the iterate reaches the radius $r$; on a quadratic whose minimum lies
-    outside, the limit is the L2 solution whose $\mu$ satisfies $\|\theta_\mu\| = r$.
-
-    *Proof.* At the limit $\nabla E = -\mu \theta$ with $\mu \ge 0$, the condition of a minimum on a
-    ball, and where $E$ is quadratic that of the penalised loss. Checked for `project` and
-    `ProjectedSGD`: nearest among 300 points of the ball, idempotent, never expanding; the iterates
-    are those of plain descent, bit by bit, until one leaves the ball; the limit on quadratics
-    against a root of $\|\theta_\mu\| = r$, and on a logistic loss by the condition.
-
-    Knobs:
-        sphere: Whether every point is moved to the sphere.
-        power: The power of the norm that equals $r$.
-        steps: How many steps are made.
-    """
-    from scipy.optimize import brentq
-
-    def nearest(v: Tensor, r: float) -> Tensor:
-        return r * v / v.norm() if sphere else project(v, "l2", radius=r)
-
+def images(nearest: Callable[[Tensor, float], Tensor]) -> Iterator[Evidence]:
+    """Whether a map moves points of two and of five dimensions to the nearest of a ball."""
     for d in (2, 5):
         r = 0.8
         inside = 0.5 * r * nn.functional.normalize(torch.randn(d), dim=0)
@@ -75,6 +45,14 @@ def norm_constraint(sphere: bool = False, power: float = 1.0, steps: int = 160):
             yield equals("image of the image", nearest(image, r), image, tol=1e-14, d=d)
         gap = (nearest(inside, r) - nearest(outside, r)).norm()
         yield at_most("distance of the images", gap, (inside - outside).norm(), tol=1e-12, d=d)
+
+
+def on_quadratics(
+    nearest: Callable[[Tensor, float], Tensor], power: float, steps: int
+) -> Iterator[Evidence]:
+    """The iterates within a ball, and their limits, with the minimum outside and inside."""
+    from scipy.optimize import brentq
+
     for values in ((1.0, 2.5), (1.0, 1.7, 3.0, 4.0)):
         lam, d = torch.tensor(values), len(values)
         H, Q = planted(lam)
@@ -107,6 +85,41 @@ def norm_constraint(sphere: bool = False, power: float = 1.0, steps: int = 160):
             penalised = spectral_shrinkage(H, minimum, decay=mu).theta
             yield equals("limit on the sphere", limit, penalised, tol=1e-9, mu=mu, **at)
             yield equals("norm of the limit", limit.norm(), r, tol=1e-12, **at)
+
+
+@claim(
+    by="identity",
+    sources=("A-150", "A-151", "A-152", "B-331", "B-332", "B-333"),
+    budget=0.8,
+    short=r"\theta_{t+1} = \Pi_r[\theta_t - \eta \nabla E(\theta_t)],\quad"
+    r" \Pi_r(v) = \min\{1, r / \|v\|\}\, v",
+)
+def norm_constraint(sphere: bool = False, power: float = 1.0, steps: int = 160):
+    r"""Norm-constrained training by projection.
+
+    For convex smooth $E$ and small steps $\min_{\|\theta\| \le r} E(\theta)$ is solved by
+    $\theta_{t+1} = \Pi_r[\theta_t - \eta \nabla E(\theta_t)]$ with the Euclidean projection
+    $\Pi_r(v) = \min\{1, r / \|v\|\}\, v$. Unlike a penalty it does nothing while the weights are
+    small, and acts only once the iterate reaches the radius $r$; on a quadratic whose minimum lies
+    outside, the limit is the L2 solution whose $\mu$ satisfies $\|\theta_\mu\| = r$.
+
+    *Proof.* At the limit $\nabla E = -\mu \theta$ with $\mu \ge 0$, the condition of a minimum on a
+    ball, and where $E$ is quadratic that of the penalised loss. Checked for `project` and
+    `ProjectedSGD`: nearest among 300 points of the ball, idempotent, never expanding; the iterates
+    are those of plain descent, bit by bit, until one leaves the ball; the limit on quadratics
+    against a root of $\|\theta_\mu\| = r$, and on a logistic loss by the condition.
+
+    Knobs:
+        sphere: Whether every point is moved to the sphere.
+        power: The power of the norm that equals $r$.
+        steps: How many steps are made.
+    """
+
+    def nearest(v: Tensor, r: float) -> Tensor:
+        return r * v / v.norm() if sphere else project(v, "l2", radius=r)
+
+    yield from images(nearest)
+    yield from on_quadratics(nearest, power, steps)
     X, y, r = torch.randn(9, 3), torch.randn(9).sign(), 0.1
 
     def logistic(w: Tensor) -> Tensor:
