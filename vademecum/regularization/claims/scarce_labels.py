@@ -57,7 +57,7 @@ def label_smoothing(
         (slope,) = torch.autograd.grad(least, best)
         yield equals("gradient at the gap", slope, 0.0, tol=1e-14, **at)
         yield equals("least loss, the entropy of q", least, -(q.log() @ q), tol=1e-13, **at)
-        yield at_least("loss of random logits", losses, float(least), tol=1e-13, **at)
+        yield at_least("loss of random logits", losses, least.detach(), tol=1e-13, **at)
         z = descended(K, y, eps)
         others = torch.cat([z[: K - 2], z[K - 1 :]])
         yield equals("gap by gradient descent", z[K - 2] - others, gap(eps, K), tol=1e-9, **at)
