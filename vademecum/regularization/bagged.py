@@ -10,7 +10,6 @@ All members are trained at once (`vademecum.regularization._stacked_members`). T
 `bagging`.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -89,7 +88,7 @@ class Bagging(BaseEstimator):
 
     def __init__(
         self,
-        module: Callable[[int, int], nn.Module] | None = None,
+        module: Any = None,
         *,
         task="classification",
         members=10,

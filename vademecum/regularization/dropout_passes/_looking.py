@@ -75,7 +75,7 @@ def looked_at(
     """
     with following(model, stack), _Looking(stack) as mode:
         out = run()
-    mode.prefix.check()
+    mode.prefix.check() if mode.seen else mode.prefix.forget()
     mode.weigh(out.numel() * out.element_size())
     return Seen(mode.hiding, mode.peak, mode.prefix, out)
 

@@ -1,0 +1,173 @@
+"""Monte Carlo dropout against loops in training mode, closed forms and its own draws."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import entr, softmax
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.regularization.dropping_models import MODELS, SLOW, Hiding, looped
+from vademecum.models import SlowPathWarning
+from vademecum.regularization import mc_dropout
+from vademecum.testing import check_instrument
+from vademecum.testing.laws import changes, snapshot
+
+S = 1000
+
+
+def agree(found, wanted):
+    """Mean and standard deviation of two samples, within five standard errors."""
+    a, b = (t.double() for t in (found, wanted))
+    error = ((a.var(0) + b.var(0)) / len(a)).sqrt()
+    assert ((a.mean(0) - b.mean(0)).abs() <= 5 * error + 1e-6).all()
+    for t, other in ((a, b), (b, a)):
+        t, other = ((v - v.mean(0)).square() for v in (t, other))
+        error = ((t.var(0) + other.var(0)) / len(t)).sqrt()
+        assert ((t.mean(0) - other.mean(0)).abs() <= 5.5 * error + 1e-6).all()
+    assert (a.std(0) > 0).any()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_mc_dropout_is_a_loop_in_training_mode(name):
+    make, shape = MODELS[name]()
+    model, x = make.eval(), torch.randn(shape)
+    before = snapshot(model)
+    found = mc_dropout(model, x, samples=S)
+    assert not list(changes(before, snapshot(model)))
+    agree(found.draws, looped(model, x, S))
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_cannot_be_mapped_is_done_one_by_one_and_said(name):
+    make, shape = SLOW[name]()
+    model, x = make.eval(), torch.randn(shape)
+    with pytest.warns(SlowPathWarning, match="passes are made one by one"):
+        found = mc_dropout(model, x, samples=S)
+    agree(found.draws, looped(model, x, S))
+
+
+KINDS = {
+    nn.Dropout: (2, 3),
+    nn.Dropout1d: (2, 3, 4),
+    nn.Dropout2d: (2, 3, 2, 4),
+    nn.Dropout3d: (2, 3, 2, 2, 2),
+    nn.AlphaDropout: (2, 3),
+    nn.FeatureAlphaDropout: (2, 3, 4),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("inplace", [False, True])
+def test_every_kind_gives_the_values_of_torch(kind, inplace):
+    x, layer = torch.randn(KINDS[kind], dtype=torch.float64), kind(0.3, inplace=inplace)
+    before = x.clone()
+    found = mc_dropout(layer, x, samples=60).draws
+    assert x.equal(before)
+    torchs = torch.stack([layer(x.clone()) for _ in range(60)])
+    for mine, theirs in zip(found.flatten(1).T, torchs.flatten(1).T, strict=True):
+        torch.testing.assert_close(mine.unique(), theirs.unique())
+    if x.ndim > 2:  # all of a channel or nothing
+        differ = (found != found[:1]).flatten(3)
+        assert (differ.any(3) == differ.all(3)).all()
+
+
+def test_one_example_without_an_axis_for_examples():
+    found = mc_dropout(nn.Dropout1d(0.5), torch.ones(6, 5), samples=40, link="identity").draws
+    assert {tuple(row.tolist()) for row in found.reshape(-1, 5)} == {(0.0,) * 5, (2.0,) * 5}
+
+
+def test_mean_and_variance_are_those_of_the_law():
+    x = torch.tensor([[1.0, -3.0]], dtype=torch.float64)
+    found = mc_dropout(nn.Dropout(0.2), x, samples=40_000)
+    assert ((found.mean - x).abs() < 5 * found.standard_error).all()
+    torch.testing.assert_close(found.variance, x.square() * 0.25, rtol=0.05, atol=0)
+    torch.testing.assert_close(found.standard_error, (found.variance / 40_000).sqrt())
+
+
+def test_entropy_and_mutual_information_are_those_of_the_draws():
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3)).double()
+    x = torch.randn(4, 5, dtype=torch.float64)
+    found: Any = mc_dropout(model, x, samples=50)
+    p = softmax(found.draws.numpy(), -1)
+    own, mean = entr(p).sum(-1), p.mean(0)
+    np.testing.assert_allclose(found.probabilities, mean)
+    np.testing.assert_allclose(found.entropy, entr(mean).sum(-1))
+    np.testing.assert_allclose(found.mutual_information, entr(mean).sum(-1) - own.mean(0))
+    surprise = -(p * np.log(mean)).sum(-1)
+    np.testing.assert_allclose(found.entropy_error, surprise.std(0, ddof=1) / 50**0.5)
+    apart = (surprise - own).std(0, ddof=1) / 50**0.5
+    np.testing.assert_allclose(found.mutual_information_error, apart)
+
+
+def test_links():
+    layer, x = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 1)), torch.randn(2, 3)
+    plain = mc_dropout(layer, x, samples=5)
+    assert plain.entropy is None
+    assert plain.probabilities is None
+    found = mc_dropout(layer, x, samples=5, link="sigmoid")
+    torch.testing.assert_close(found.probabilities, found.draws.sigmoid().mean(0))
+    assert found.entropy is not None
+    assert found.entropy.shape == (2, 1)
+    sure = mc_dropout(nn.Dropout(0.5), torch.tensor([[2000.0, -2000.0]]), samples=20)
+    assert sure.entropy is not None
+    assert sure.entropy.isfinite().all()
+
+
+class Counted(TorchDispatchMode):
+    """Counts products with a matrix of a given width."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.width, self.count = width, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if func.overloadpacket in (torch.ops.aten.addmm, torch.ops.aten.mm):
+            self.count += out.shape[-1] == self.width
+        return out
+
+
+@pytest.mark.parametrize("memory", [None, 4000])
+def test_what_precedes_the_first_dropout_is_computed_once(memory):
+    model = nn.Sequential(nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, 5), nn.Dropout(), nn.Tanh())
+    with Counted(7) as calls:
+        found = mc_dropout(model, torch.randn(3, 4), samples=64, memory=memory)
+    assert calls.count == 1
+    assert len(found.draws.unique(dim=0)) > 50
+
+
+def test_memory_is_kept_to_or_refused():
+    model = nn.Sequential(nn.Dropout(), nn.Linear(1000, 500), nn.Tanh(), nn.Linear(500, 2))
+    x = torch.randn(8, 1000)
+    with pytest.raises(ValueError, match=r"memory must be >= \d+ bytes for one pass, got 1000"):
+        mc_dropout(model, x, memory=1000)
+    assert mc_dropout(model, x, samples=7, memory=2**19).draws.shape == (7, 8, 2)
+
+
+def test_batch_normalisation_does_not_move_and_hidden_rates_are_found():
+    norm = nn.BatchNorm1d(4)
+    model = nn.Sequential(Hiding(p=0.5), nn.Flatten(0, 1), norm).train()
+    x = torch.randn(3, 2, 4)
+    before = snapshot(model)
+    found = mc_dropout(model, x)
+    assert not list(changes(before, snapshot(model)))
+    assert (found.variance > 0).any()
+    assert int(norm.num_batches_tracked or 0) == 0
+
+
+def test_mc_dropout_keeps_the_laws_of_instruments():
+    def instrument(model, x):
+        generator = torch.Generator().manual_seed(3)
+        return mc_dropout(nn.Sequential(model, nn.Dropout(0.25)), x, samples=4, generator=generator)
+
+    check_instrument(instrument, [], torch.randn(5, 2, 3))
+
+
+def test_without_dropout_there_is_nothing_to_sample():
+    for model in (nn.Linear(2, 2), nn.Dropout(0.0), Hiding(p=0.0)):
+        x = torch.ones(1, 3, 4) if isinstance(model, Hiding) else torch.ones(1, 2)
+        with pytest.raises(ValueError, match="model must have dropout with a rate above 0"):
+            mc_dropout(model, x)
