@@ -73,7 +73,7 @@ def close(found: Any, wanted: Any, tol: float) -> None:
 @pytest.mark.parametrize("name", CHANGES)
 def test_one_graph_without_breaks(name):
     x, change = batch(torch.float32), CHANGES[name]
-    torch._dynamo.reset()
+    torch.compiler.reset()
     torch.manual_seed(0)
     wanted = change(x)
     torch.manual_seed(0)
@@ -87,11 +87,11 @@ def test_one_graph_without_breaks(name):
 def test_code_that_the_compiler_made(name, dtype):
     """Its random numbers are its own unless told otherwise."""
     x, change = batch(dtype), CHANGES[name]
-    torch._dynamo.reset()
+    torch.compiler.reset()
     torch.manual_seed(0)
     wanted = change(x)
     torch.manual_seed(0)
-    options = {"fallback_random": True}
+    options: Any = {"fallback_random": True}
     found = torch.compile(change, fullgraph=True, options=options)(x)
     close(found, wanted, 1.0 if dtype == torch.uint8 else 1e-5)
 

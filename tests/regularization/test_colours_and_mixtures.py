@@ -16,6 +16,11 @@ def luminance(x):
     return (WEIGHTS[:, None, None] * x).sum(-3, keepdim=True)
 
 
+def chroma(x):
+    blue, red = x[:, 2:] - luminance(x), x[:, :1] - luminance(x)
+    return torch.stack((blue / 1.772, red / 1.402))
+
+
 def test_colour_jitter_is_four_steps_one_after_the_other():
     x = torch.rand(6, 3, 5, 4, dtype=torch.float64)
     b, k, s = 1.3, 0.6, 1.7
@@ -40,11 +45,6 @@ def test_hue_turns_the_chroma_and_leaves_the_luminance():
     torch.testing.assert_close(turns[2] - grey, grey - x)
     again = colour_jitter(turns[1], hue=(0.25, 0.25), limits=None)
     torch.testing.assert_close(again, turns[2])
-    chroma = (
-        lambda z: torch.stack(  # noqa: E731
-            ((z[:, 2:] - luminance(z)) / 1.772, (z[:, :1] - luminance(z)) / 1.402)
-        )
-    )
     blue, red = chroma(x)
     torch.testing.assert_close(chroma(turns[1]), torch.stack((-red, blue)))
 

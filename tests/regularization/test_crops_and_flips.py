@@ -55,8 +55,8 @@ def test_random_crop_of_many_images_in_portions():
 
 
 def test_random_crop_draws_all_offsets_equally_often():
-    x = numbered(400, 1, 256, 256)
-    corners = torch.cat([random_crop(x, 224)[:, 0, 0, 0] for _ in range(28)]).long()
+    x = numbered(200, 1, 256, 256)
+    corners = torch.cat([random_crop(x, 224)[:, 0, 0, 0] for _ in range(30)]).long()
     counts = torch.bincount(corners, minlength=256 * 256).view(256, 256)
     assert counts[33:].sum() == counts[:, 33:].sum() == 0
     assert stats.chisquare(counts[:33, :33].flatten().numpy()).pvalue > 1e-4
@@ -97,9 +97,8 @@ def test_gradients_come_back_to_the_pixels_that_were_seen():
     random_crop(x, 3).sum().backward()
     assert x.grad is not None
     assert x.grad.sum((1, 2, 3)).tolist() == [18.0] * 6
-    x.grad = None
-    random_flip(x).sum().backward()
-    assert x.grad.equal(torch.ones_like(x))
+    (slope,) = torch.autograd.grad(random_flip(x).sum(), x)
+    assert slope.equal(torch.ones_like(x))
 
 
 @pytest.mark.parametrize("last", [False, True])

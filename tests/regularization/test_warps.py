@@ -1,5 +1,7 @@
 """Affine maps against SciPy, resized crops against torch's interpolation."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -42,8 +44,9 @@ def test_random_affine_is_that_of_scipy(knobs, h, w):
     matrices, offsets = recovered(y[:, :2])
     assert len(offsets[:, 0].round(decimals=6).unique()) == n
     for k in range(n):
+        offset: Any = offsets[k].numpy()  # typed as one number
         expected = ndimage.affine_transform(
-            texture[k, 0].numpy(), matrices[k].numpy(), offsets[k].numpy(), order=1,
+            texture[k, 0].numpy(), matrices[k].numpy(), offset, order=1,
             mode="grid-constant", cval=knobs.get("fill", 0.0),
         )  # fmt: skip
         np.testing.assert_allclose(y[k, 2].numpy(), expected, atol=1e-9)
@@ -58,9 +61,10 @@ def test_random_affine_draws_what_it_says():
     centre = torch.tensor([(h - 1) / 2, (w - 1) / 2], dtype=torch.float64)
     goal = torch.linalg.solve(M, centre - offset)  # where the centre went
     move = (goal - centre) / torch.tensor([h, w])
-    for found, (low, high) in (
-        (turn, (-20, 40)), (scale, (0.8, 1.25)), (move[:, 0], (0.02, 0.1)), (move[:, 1], (0.02, 0.1)),
-    ):  # fmt: skip
+    down, right = move.unbind(1)
+    for found, low, high in (
+        *((turn, -20, 40), (scale, 0.8, 1.25), (down, 0.02, 0.1), (right, 0.02, 0.1)),
+    ):
         assert stats.kstest(((found - low) / (high - low)).numpy(), "uniform").pvalue > 1e-4
 
 

@@ -67,13 +67,13 @@ def random_flip(
     x = images("x", x)
     p = number("vertical", vertical, low=0, high=1), number("horizontal", horizontal, low=0, high=1)
     coins = uniform(x, 2, generator=generator)
+    changed = None if masks is None else _images_mirrored(masks_for(x, masks), coins, p)
+    return together(_images_mirrored(x, coins, p), masks, changed)
 
-    def mirror(z: Tensor) -> Tensor:
-        z = z if not p[1] else columns_mirrored(z, coins[:, 1] < p[1])
-        return z if not p[0] else rows_mirrored(z, coins[:, 0] < p[0])
 
-    changed = None if masks is None else mirror(masks_for(x, masks))
-    return together(mirror(x), masks, changed)
+def _images_mirrored(x: Tensor, coins: Tensor, p: tuple[float, float]) -> Tensor:
+    x = x if not p[1] else columns_mirrored(x, coins[:, 1] < p[1])
+    return x if not p[0] else rows_mirrored(x, coins[:, 0] < p[0])
 
 
 def _mirrored(size: int, which: Tensor) -> Tensor:

@@ -93,18 +93,26 @@ def random_crop(
     top = torch.randint(H - h + 1, (len(x),), **where).to(x.device)
     left = torch.randint(W - w + 1, (len(x),), **where).to(x.device)
 
-    def cut(z: Tensor, value: float) -> Tensor:
-        if in_one_piece(z):
-            p, q = border
-            return windows(F.pad(z, (q, q, p, p), value=value) if p or q else z, top, left, h, w)
-        return _runs(z, top, left, (h, w), border, value)
-
-    changed = None if masks is None else cut(masks_for(x, masks), _filled(masks, mask_fill))
-    return together(cut(x, fill_for("fill", fill, x.dtype)), masks, changed)
+    places = top, left, (h, w), border
+    changed = None
+    if masks is not None:
+        value = fill_for("mask_fill", mask_fill, masks.dtype)
+        changed = _cut(masks_for(x, masks), *places, value)
+    return together(_cut(x, *places, fill_for("fill", fill, x.dtype)), masks, changed)
 
 
-def _filled(masks: Tensor, fill: float) -> float:
-    return fill_for("mask_fill", fill, masks.dtype)
+def _cut(
+    x: Tensor,
+    top: Tensor,
+    left: Tensor,
+    size: tuple[int, int],
+    border: tuple[int, int],
+    fill: float,
+) -> Tensor:
+    if not in_one_piece(x):
+        return _runs(x, top, left, size, border, fill)
+    p, q = border
+    return windows(F.pad(x, (q, q, p, p), value=fill) if p or q else x, top, left, *size)
 
 
 def windows(x: Tensor, top: Tensor, left: Tensor, h: int, w: int) -> Tensor:
