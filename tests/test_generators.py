@@ -18,6 +18,7 @@ from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
 from tests.regularization import drawn_signals, drawn_units
 from tests.regularization import drawn_noise
+from tests.regularization import drawn_images, drawn_units
 from vademecum import (
     ROOMS,
     approximation,
@@ -211,6 +212,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_graphs.CALLS,
     # regularization
     **drawn_signals.CALLS,
+    **drawn_images.CALLS,
     **drawn_units.CALLS,
     **drawn_noise.CALLS,
     # data
