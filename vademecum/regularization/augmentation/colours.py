@@ -173,7 +173,8 @@ def pca_jitter(
     values, axes = torch.linalg.eigh(covariance.to(x.device, torch.float64))
     values = values.clamp(min=0)
     alpha = torch.randn(n, c, dtype=torch.float64, **source(generator, x.device)).to(x.device)
-    move = std * (alpha * (values.sqrt() if form == "root" else values)) @ axes.T
+    size = values.sqrt() if form == "root" else values
+    move = std * alpha @ (axes * size) @ axes.T  # turned, so that signs of axes do not matter
     z = precise(x)
     y = torch.add(z, move.to(z.dtype)[:, :, None, None], out=room(x, *x.shape, dtype=z.dtype))
     return as_before(y, x.dtype)

