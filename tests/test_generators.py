@@ -19,6 +19,7 @@ from tests.recurrence import drawn_sequences
 from tests.regularization import drawn_signals, drawn_units
 from tests.regularization import drawn_noise
 from tests.regularization import drawn_images, drawn_units
+from tests.regularization import drawn_spectra, drawn_units
 from vademecum import (
     ROOMS,
     approximation,
@@ -213,6 +214,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     # regularization
     **drawn_signals.CALLS,
     **drawn_images.CALLS,
+    **drawn_spectra.CALLS,
     **drawn_units.CALLS,
     **drawn_noise.CALLS,
     # data

@@ -120,6 +120,27 @@ def test_density_and_values_agree(d, k, monkeypatch):
     assert (found.gaussian, found.orthogonal) == (exact.gaussian, exact.orthogonal)
 
 
+class Named(nn.Module):
+    """A model with two inputs by name, and an answer with logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, embeds, gain):
+        return {"logits": self.linear(embeds).tanh() * gain, "rest": gain}
+
+
+def test_one_input_of_several_by_name():
+    model, x = Named(), {"embeds": torch.randn(2, 4), "gain": torch.ones(2, 1)}
+    found = dynamical_isometry(model, x, wrt="embeds", output="logits")
+    plain = nn.Sequential(model.linear, nn.Tanh())
+    expected = dynamical_isometry(plain, x["embeds"])
+    assert found.values is not None
+    assert expected.values is not None
+    assert torch.allclose(found.values, expected.values)
+
+
 def test_laws():
     def measure(model, x):
         return dynamical_isometry(model, x)[2:6]

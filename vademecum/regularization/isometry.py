@@ -94,6 +94,7 @@ def dynamical_isometry(
     model: nn.Module,
     x: Any,
     *,
+    wrt: str = "x",
     output: Output = None,
     probes: int = 8,
     steps: int = 32,
@@ -105,7 +106,9 @@ def dynamical_isometry(
 
     Args:
         model: Any module that gives a tensor; it is taken in evaluation mode.
-        x: Its input, one tensor of floating-point numbers with an example in each row.
+        x: Its inputs, with an example in each row: a tensor, or any structure of tensors.
+        wrt: In what to differentiate: "x", the input, if it is one tensor; or the name of one input
+            where `x` is a mapping, such as "inputs_embeds".
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
         probes: How many random probes the density takes, beyond 2000 singular values an example.
@@ -115,7 +118,8 @@ def dynamical_isometry(
         progress: Whether to show a progress bar on standard error.
 
     Raises:
-        ValueError: If examples influence each other, or the Jacobian is zero.
+        ValueError: If the input is not floating point, examples influence each other, or the
+            Jacobian is zero.
 
     References:
         Saxe, McClelland and Ganguli, Exact solutions to the nonlinear dynamics of learning in deep
@@ -132,9 +136,8 @@ def dynamical_isometry(
         >>> found.gaussian, found.orthogonal
         (3.0, 0.0)
     """
-    x = floats("x", x)
+    J = jacobian(model, x, wrt=wrt, memory=memory, progress=progress, output=output)
     n = count_examples(x)
-    J = jacobian(model, x, wrt="x", memory=memory, progress=progress, output=output)
     k, d = J.shape[0] // n, J.shape[1] // n
     if min(k, d) <= _EXACT:
         values = torch.cat([_singular_values(block) for _, block in J.chunks()])

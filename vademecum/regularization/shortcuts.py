@@ -45,7 +45,7 @@ class Residual(nn.Module):
     """
 
     def __init__(
-        self, module: nn.Module, projection: nn.Module | None = None, centred: bool = True
+        self, module: nn.Module, projection: nn.Module | None = None, *, centred: bool = True
     ):
         super().__init__()
         for name, given in (("module", module), ("projection", projection)):
