@@ -26,7 +26,7 @@ LANGUAGE = ("perplexity", "linear_probe")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
     *("spectral_density", "gauss_newton", "gradient_covariance", "sharpness", "curvature_trace"),
-    *("critical_step", *EXAMPLES),
+    *("critical_step", "weight_decay_effect", *EXAMPLES),
 )
 
 
