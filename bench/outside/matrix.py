@@ -30,6 +30,7 @@ from bench.outside.measures import MEASURES
 from bench.outside.on_graphs import ON_GRAPHS
 from bench.outside.oracles import Oracle
 from bench.outside.pieces import PIECES
+from bench.outside.scales import SCALES
 from bench.outside.signals import SIGNALS
 from bench.outside.state import can_be_saved, differences, own_output, state_of
 from bench.outside.symmetries import SYMMETRIES
@@ -40,7 +41,7 @@ __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
 INSTRUMENTS = {
     **DERIVATIVES, **CURVATURE, **MEASURES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
-    **SIGNALS, **TEXTS,
+    **SIGNALS, **SCALES, **TEXTS,
 }  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"

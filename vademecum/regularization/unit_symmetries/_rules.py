@@ -222,9 +222,13 @@ class Graph:
 
     def _reads(self, x: Any, w: Tensor, axis: int, at: int, call: Call) -> bool:
         """Note that the units of an input meet an axis of a weight, if they lie there."""
-        before = self.units.get(x.index) if isinstance(x, Value) else None
-        if before is None:
-            return isinstance(x, Value)  # no units of ours
+        if not isinstance(x, Value):
+            return False
+        before = self.units.get(x.index)
+        if before is None:  # inputs of the model, or what has become of units that are fixed
+            others = Group(w.shape[axis], fixed=f"{call} reads something else by the same weights")
+            self._add(others, call, (w, axis), power=-1)
+            return True
         if before.axis != at or before.group.root().size * before.repeat != w.shape[axis]:
             return False
         self._add(before.group, call, (w, axis), repeat=before.repeat, power=-1)

@@ -30,6 +30,7 @@ from vademecum.models import (
     named_tensors,
     recorded,
     refuse_nan,
+    run_with,
     tensor_places,
     unwrapped,
 )
@@ -158,7 +159,7 @@ def _changed(
 ) -> UnitChange:
     model = unwrapped(model)
     refuse_nan(x)
-    groups = _groups(model, x, scaling=name == "scales")
+    groups, names = _groups(model, x, scaling=name == "scales")
     left = {layer: group.fixed for group in groups for layer in group.layers if group.fixed}
     if wanted is None:
         free = [group for group in groups if not group.fixed]
@@ -171,7 +172,6 @@ def _changed(
     copy = deepcopy(model)
     copy.zero_grad(set_to_none=True)
     theirs = dict(_places(copy))
-    names = {id(tensor): place for place, tensor in _places(model)}
     with torch.no_grad():
         for group, change in chosen:
             for member in group.members.values():
@@ -182,15 +182,20 @@ def _changed(
     return UnitChange(copy, layers, left)
 
 
-def _groups(model: nn.Module, x: Any, *, scaling: bool) -> list[Group]:
-    graph = Graph({id(tensor) for _, tensor in _places(model)}, scaling=scaling)
+def _groups(model: nn.Module, x: Any, *, scaling: bool) -> tuple[list[Group], dict[int, str]]:
+    """The groups of units, and the places of their tensors; the code may write into buffers."""
+    buffers = {id(t): t.detach().clone() for _, t in tensor_places(model, "buffers")}
+    instead = {place: buffers[id(t)] for place, t in tensor_places(model, "buffers")}
+    places = [*tensor_places(model, "parameters"), *instead.items()]
+    names = {id(tensor): place for place, tensor in places}
+    graph = Graph(set(names), scaling=scaling)
     with evaluation(model), torch.no_grad():
-        run = recorded(model, x)
+        run = run_with(model, instead, lambda: recorded(model, x))
     for call in run.calls:
         graph.follow(call)
     for value in run.results:
         graph.fix(value, "they are outputs of the model")
-    return graph.found()
+    return graph.found(), names
 
 
 def _places(model: nn.Module) -> list[tuple[str, Tensor]]:

@@ -1,0 +1,81 @@
+r"""The instruments of `regularization` on scales and units, against scaled twins and outputs.
+
+What is said to be scale invariant is multiplied by 3/2 in the twin, with batch normalisation as in
+training: the loss must stay, up to the $\delta$ of normalisation, which spoils it by a share of
+$\delta / \sigma^2$. A network with other units must give the same outputs.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from bench.outside.answers import complaint
+from bench.outside.cases import Subject
+from bench.outside.derivatives import Check
+from bench.outside.oracles import Oracle
+from vademecum.regularization import permute_units, rescale_units, scale_invariance
+
+__all__ = ["SCALES"]
+
+_BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_NONE = "model must have units that can change, got none"
+
+
+def _loss(o: Oracle) -> float:
+    """That of the twin, by statistics of the batch, which are not kept."""
+    batch = [m for m in o.model.modules() if isinstance(m, _BATCH)]
+    kept = [m.momentum for m in batch]
+    for module in batch:
+        module.train()
+        module.momentum = 0.0
+    try:
+        return float(o.loss().detach())
+    finally:
+        for module, momentum in zip(batch, kept, strict=True):
+            module.eval()
+            module.momentum = momentum
+
+
+def _invariance(s: Subject, o: Oracle) -> Iterator[str]:
+    found = scale_invariance(s.model, s.x, s.y, loss=s.loss, output=s.output)
+    places = dict(o.model.named_parameters(remove_duplicate=False))
+    before = _loss(o)
+    said = [row for row in found.tensors if row.invariant in ("units", "tensor", "no gradient")]
+    for row in said[:: max(len(said) // 5, 1)]:
+        p = places[row.name]
+        own = p.detach().clone()
+        with torch.no_grad():
+            p.mul_(1.5)
+        after = _loss(o)
+        with torch.no_grad():
+            p.copy_(own)
+        if not abs(after - before) <= 1e-2 * abs(before) + 1e-6:
+            yield f"{row.name} times 3/2 changes the loss from {before:.6g} to {after:.6g}"
+
+
+def _changed(change: Callable[..., Any]) -> Check:
+    def check(s: Subject, o: Oracle) -> Iterator[str]:
+        with torch.random.fork_rng(devices=[]):
+            try:
+                found = change(s.model, s.x)
+            except ValueError as error:
+                if str(error).startswith(_NONE):  # which says why, layer by layer
+                    return
+                raise
+        twin, o.model = o.model, found.model.eval()
+        try:
+            yield complaint("outputs", o.output_of().detach(), o.output, o.case.coarse)
+        finally:
+            o.model = twin
+
+    return check
+
+
+SCALES: dict[str, Check] = {
+    "scale_invariance": _invariance,
+    "permute_units": _changed(permute_units),
+    "rescale_units": _changed(rescale_units),
+}
+"""What asks each instrument."""
