@@ -102,6 +102,15 @@ def test_steps_norms_and_cosines():
     w, g = copy[3].weight.detach(), copy[3].weight.grad
     assert last.cosine == pytest.approx(float((w * g).sum() / w.norm() / g.norm()), rel=1e-9)
     assert last.effective_step is None
+    copy[1].eps = 1.0
+    copy.zero_grad()
+    F.cross_entropy(copy(X.double()), Y).backward()
+    w, g = copy[0].weight.detach(), copy[0].weight.grad
+    (spoiled, *_) = scale_invariance(copy, X.double(), Y).tensors
+    assert spoiled.invariant == "units"
+    assert abs(spoiled.with_delta) > 1e-3
+    assert spoiled.with_delta == pytest.approx(float((w * g).sum() / w.norm() / g.norm()), rel=1e-2)
+    w = copy[3].weight.detach()
     assert last.norm == pytest.approx(float(w.norm()), rel=1e-6)
 
 
@@ -154,6 +163,12 @@ def test_laws_of_instruments():
         return [row[2:] for row in scale_invariance(model, *data).tensors]
 
     check_instrument(rows, models, (X, Y), skip=skip)
+
+
+def test_inputs_are_left_alone_by_layers_that_work_in_place():
+    model, x = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(5, 3)).double(), X.double()
+    scale_invariance(model, x, Y)
+    assert torch.equal(x, X.double())
 
 
 def test_dead_units_do_no_harm():

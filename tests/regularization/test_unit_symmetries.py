@@ -238,3 +238,25 @@ def test_layers_that_are_added_have_one_order():
     assert torch.equal(found.layers["layer1.1.conv2"], one)
     with pytest.raises(ValueError, match=r"must be the same for 'conv1' and 'layer1\.0\.conv2'"):
         permute_units(model, x, permutations=dict(zip(names, (one, one.flip(0)), strict=True)))
+
+
+class Habits(nn.Module):
+    """It counts its calls in a buffer, works in place, and reads its input by a weight twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn, self.end = nn.Linear(3, 3), nn.Linear(3, 2)
+        self.calls = nn.Buffer(torch.zeros(()))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return self.end(self.turn(self.turn(x.relu_()).tanh()).tanh())
+
+
+def test_models_and_inputs_are_left_as_they_were():
+    model, x = Habits().double(), torch.randn(2, 3).double()
+    before = x.clone()
+    with pytest.raises(ValueError, match="reads something else by the same weights"):
+        permute_units(model, x)
+    assert torch.equal(x, before)
+    assert model.calls == 0

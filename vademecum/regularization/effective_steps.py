@@ -26,7 +26,6 @@ References:
     van Laarhoven, L2 regularization versus batch and weight normalization, arXiv:1706.05350, 2017.
 """
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -51,6 +50,7 @@ from vademecum.models import (
     tensor_places,
     unwrapped,
 )
+from vademecum.regularization._scaled_slopes import Slopes
 from vademecum.results import one_line
 
 __all__ = ["ScaleInvariance", "TensorScale", "scale_invariance"]
@@ -60,8 +60,6 @@ _BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _BY_BATCH = (*_BATCH, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 _DELTAS = ("eps", "variance_epsilon")  # what torch and transformers call it
 _SHRUNK = 2.0**-40
-_FINER = 2.0**-19  # double against single precision, 2**-29, times a factor of safety
-_UNIT = 2.0**-52
 
 
 class TensorScale(NamedTuple):
@@ -84,6 +82,9 @@ class TensorScale(NamedTuple):
     r"""The cosine of the angle between $w$ and its gradient, zero where it is invariant."""
     tolerance: float
     """Up to what the cosine is zero by rounding."""
+    with_delta: float
+    r"""The cosine with the $\delta$ that normalisation layers have, in single precision: how far
+    that spoils the invariance."""
     norm: Tensor
     r"""The $\|w\|$ of what can be scaled: of each unit, of the tensor, or of the layer."""
     effective_step: Tensor | None
@@ -170,7 +171,7 @@ def scale_invariance(
     coarse = coarse.where(coarse.isfinite(), 0)
     sizes = [p.numel() for p in own.values()]
     parts = zip(own.items(), fine.split(sizes), (fine - coarse).split(sizes), strict=True)
-    measured = {name: _Slopes(p.detach().double(), g, d) for (name, p), g, d in parts}
+    measured = {name: Slopes(p.detach().double(), g, d) for (name, p), g, d in parts}
     layers = dict(_joint(model, names, measured))
     rows = [_row(name, s, layers.get(name), eta) for name, s in measured.items()]
     return ScaleInvariance(rows, sum(isinstance(m, _BATCH) for m in model.modules()))
@@ -192,11 +193,11 @@ def _slope(
     made: dict[int, Tensor] = {}
     for kind in ("parameters", "buffers"):
         for _, t in tensor_places(model, kind):
-            made[id(t)] = t.detach().clone().to(dtype if t.is_floating_point() else None)
+            made[id(t)] = _copied(t.detach(), dtype)
     leaves = [made[id(p)].requires_grad_() for p in own.values()]
     places = [*tensor_places(model, "parameters"), *tensor_places(model, "buffers")]
     tensors = {place: made[id(t)] for place, t in places}
-    x, y = (map_tensors(v, lambda t: t.to(dtype) if t.is_floating_point() else t) for v in (x, y))
+    x, y = (map_tensors(v, lambda t: _copied(t, dtype)) for v in (x, y))
     args, kwargs = call_arguments(x)
     with evaluation(model), torch.enable_grad():
         for _, module in named_modules(model):
@@ -206,6 +207,11 @@ def _slope(
         grads = torch.autograd.grad(value, leaves, allow_unused=True)
     zero = [torch.zeros_like(p) if g is None else g for p, g in zip(leaves, grads, strict=True)]
     return torch.cat([g.flatten() for g in zero])
+
+
+def _copied(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """A copy, since layers may work in place; of floating-point numbers in that dtype."""
+    return t.to(dtype, copy=True) if t.is_floating_point() else t.clone()
 
 
 def _as_in_training(module: nn.Module, shrunk: float) -> None:
@@ -229,54 +235,19 @@ def _refuse_one(model: nn.Module, x: Any) -> None:
             return
 
 
-class _Slopes(NamedTuple):
-    """A tensor, its gradient, and what a coarser computation of that differs by."""
-
-    w: Tensor
-    g: Tensor
-    d: Tensor
-
-    def rows(self) -> "_Slopes":
-        """The same with a row for each unit."""
-        n = len(self.w) if self.w.ndim else 1
-        return _Slopes(*(t.reshape(n, -1) for t in self))
-
-    def whole(self) -> "_Slopes":
-        return _Slopes(*(t.reshape(1, -1) for t in self))
-
-    def flat(self) -> Tensor:
-        """Whether there is no gradient, row by row."""
-        return self.g.norm(dim=1) <= _FINER * self.d.norm(dim=1)
-
-    def cosine(self) -> Tensor:
-        return (self.w * self.g).sum(1) / self._lengths()
-
-    def tolerance(self) -> Tensor:
-        rounding = math.sqrt(self.w.shape[1]) * _UNIT
-        return _FINER * self.d.norm(dim=1) * self.w.norm(dim=1) / self._lengths() + rounding
-
-    def invariant(self) -> Tensor:
-        """Whether scaling changes nothing though there is a gradient, row by row."""
-        return (self.cosine().abs() <= self.tolerance()) & ~self.flat() & (self.w.norm(dim=1) > 0)
-
-    def _lengths(self) -> Tensor:
-        lengths = self.w.norm(dim=1) * self.g.norm(dim=1)
-        return lengths.where(lengths > 0, 1.0)
-
-
 def _joint(
-    model: nn.Module, names: dict[int, str], measured: dict[str, _Slopes]
-) -> Iterator[tuple[str, _Slopes]]:
+    model: nn.Module, names: dict[int, str], measured: dict[str, Slopes]
+) -> Iterator[tuple[str, Slopes]]:
     """For each tensor of a layer with several, all of them as one."""
     for _, module in named_modules(model):
         inside = dict.fromkeys(names[id(p)] for p in module._parameters.values() if p is not None)
         parts = [measured[name].whole() for name in inside if name in measured]
         if len(parts) > 1:
-            joined = _Slopes(*(torch.cat(each, 1) for each in zip(*parts, strict=True)))
+            joined = Slopes(*(torch.cat(each, 1) for each in zip(*parts, strict=True)))
             yield from ((name, joined) for name in inside)
 
 
-def _row(name: str, s: _Slopes, layer: _Slopes | None, eta: float) -> TensorScale:
+def _row(name: str, s: Slopes, layer: Slopes | None, eta: float) -> TensorScale:
     rows, whole = s.rows(), s.whole()
     still = rows.flat() | (rows.w.norm(dim=1) == 0)
     kind, scaled = "none", whole
@@ -290,7 +261,8 @@ def _row(name: str, s: _Slopes, layer: _Slopes | None, eta: float) -> TensorScal
         kind, scaled = "layer", layer
     norm = scaled.w.norm(dim=1) if kind == "units" else scaled.w.norm()
     step = None if kind in ("none", "no gradient") else eta / norm.square()
-    cosine, tolerance = float(whole.cosine()), float(whole.tolerance())
+    cosine, tolerance, coarse = whole.cosine(), whole.tolerance(), whole.coarse().cosine()
     place = s.w.new_zeros((), dtype=torch.get_default_dtype())
     step = None if step is None else step.to(place)
-    return TensorScale(name, kind, cosine, tolerance, norm.to(place), step)
+    numbers = float(cosine), float(tolerance), float(coarse)
+    return TensorScale(name, kind, *numbers, norm.to(place), step)

@@ -190,7 +190,8 @@ def _groups(model: nn.Module, x: Any, *, scaling: bool) -> tuple[list[Group], di
     names = {id(tensor): place for place, tensor in places}
     graph = Graph(set(names), scaling=scaling)
     with evaluation(model), torch.no_grad():
-        run = run_with(model, instead, lambda: recorded(model, x))
+        given = map_tensors(x, Tensor.clone)  # layers may work in place
+        run = run_with(model, instead, lambda: recorded(model, given))
     for call in run.calls:
         graph.follow(call)
     for value in run.results:
@@ -250,13 +251,7 @@ def _scaled(tensor: Tensor, member: Member, factors: Tensor) -> Tensor:
 
 def _insist_on_same_function(model: nn.Module, copy: nn.Module, x: Any) -> None:
     """Refuse what the graph did not show: weights that are computed from others, say."""
-    x = map_tensors(x, lambda t: t.double() if t.is_floating_point() else t)
-    args, kwargs = call_arguments(x)
-    outputs = []
-    for each in (model, copy):
-        with torch.no_grad():
-            y = ModelState(each, dtype=torch.float64).run(lambda m=each: m(*args, **kwargs))
-        outputs.append([t for _, t in named_tensors(y) if t.is_floating_point()])
+    outputs = [_outputs(each, x) for each in (model, copy)]
     for one, other in zip(*outputs, strict=True):
         gap = (one - other).abs().max() if one.numel() else torch.zeros(())
         if not gap <= _ALIKE * one.abs().max():
@@ -264,3 +259,12 @@ def _insist_on_same_function(model: nn.Module, copy: nn.Module, x: Any) -> None:
                 "model must use its weights in ways that its graph shows, got outputs that differ"
                 f" by {float(gap):.3g} with other units"
             )
+
+
+def _outputs(model: nn.Module, x: Any) -> list[Tensor]:
+    """What a model gives in double precision and in evaluation mode."""
+    x = map_tensors(x, lambda t: t.double() if t.is_floating_point() else t)
+    args, kwargs = call_arguments(map_tensors(x, Tensor.clone))
+    with torch.no_grad():
+        y = ModelState(model, dtype=torch.float64).run(lambda: model(*args, **kwargs))
+    return [t for _, t in named_tensors(y) if t.is_floating_point()]
