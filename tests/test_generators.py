@@ -20,6 +20,7 @@ from tests.regularization import drawn_signals, drawn_units
 from tests.regularization import drawn_noise
 from tests.regularization import drawn_images, drawn_units
 from tests.regularization import drawn_spectra, drawn_units
+from tests.regularization import drawn_passes, drawn_units
 from vademecum import (
     ROOMS,
     approximation,
@@ -215,6 +216,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_signals.CALLS,
     **drawn_images.CALLS,
     **drawn_spectra.CALLS,
+    **drawn_passes.CALLS,
     **drawn_units.CALLS,
     **drawn_noise.CALLS,
     # data
