@@ -25,7 +25,7 @@ STYLES = {"arithmetic": "-", "geometric": "--", "evaluation": ":"}
     plays="keep",
 )  # fmt: skip
 def ensemble_inside_dropout(
-    units: Annotated[int, Range(2, 7, unit="units")] = 5,
+    units: Annotated[int, Range(2, 6, unit="units")] = 5,
     keep: Annotated[float, Range(0.1, 0.95, 0.05)] = 0.7,
     behind: Literal["nothing", "a hidden layer"] = "nothing",
     at: Annotated[float, Range(-3, 3, 0.25)] = 1.0,
