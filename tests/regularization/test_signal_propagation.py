@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -208,7 +209,7 @@ def test_models_are_left_as_they_were():
 
 
 def test_weights_that_are_computed_are_no_signals():
-    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)).double()
+    layer: Any = nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)).double()
     x = torch.randn(5, 4, dtype=torch.float64)
     (row,) = signal_propagation(layer, x).rows
     agree(row.forward, layer(x).detach())

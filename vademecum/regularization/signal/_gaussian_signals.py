@@ -78,7 +78,7 @@ def through(
 
     Example:
         >>> [round(v, 4) for v in through(torch.relu, closed_form("relu"), 2.0, 1.0, 0.0)]
-        [1.0, 0.6089, 0.5642, 0.5, 0.3333]
+        [1.0, 0.609, 0.5642, 0.5, 0.3333]
     """
     m = 0.0 if m * m < _CENTRED * q else m
     v = max(q - m * m, 0.0)

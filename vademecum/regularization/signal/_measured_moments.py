@@ -75,8 +75,8 @@ def moments_of(sums: list[float]) -> SignalMoments:
     """The moments with their standard errors; None for what needs two examples, and one has.
 
     Example:
-        >>> moments_of(moment_sums(torch.tensor([[3.0, 4.0], [4.0, -3.0]]), 2).tolist())[:3]
-        (12.5, 8.5, 0.0)
+        >>> moments_of(moment_sums(torch.tensor([[3.0, 4.0], [4.0, -3.0]]), 2).tolist())[:2]
+        (12.5, 8.5)
     """
     n, q, qq, m, mm, qm, seen, c, cc = sums
     q, m = q / n, m / n

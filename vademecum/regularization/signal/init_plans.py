@@ -34,7 +34,7 @@ class InitStep(NamedTuple):
 
     Example:
         >>> plan = suggest_init(nn.Linear(8, 2), torch.randn(5, 8), method="mean-field")
-        >>> plan.steps[1].parameter, plan.steps[1].proposed
+        >>> plan.steps[0].parameter, plan.steps[0].proposed
         ('bias', 0.0)
     """
 
@@ -139,8 +139,8 @@ def suggest_init(
     Example:
         >>> model = nn.Sequential(nn.Linear(50, 50), nn.ReLU(), nn.Linear(50, 50))
         >>> plan = suggest_init(model, torch.randn(200, 50), method="mean-field")
-        >>> round(50 * plan.steps[2].proposed ** 2, 3)  # He's: 2 inputs' worth of variance
-        2.0
+        >>> plan.steps[3].parameter, round(50 * plan.steps[3].proposed ** 2, 3)  # He's 2 / 50
+        ('2.weight', 2.0)
     """
     choice("method", method, ("mean-field", "data"))
     model = unwrapped(model)

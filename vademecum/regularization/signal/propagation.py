@@ -85,7 +85,7 @@ def signal_propagation(
         >>> found = signal_propagation(model, torch.tensor([[2.0, -2.0, 2.0, -2.0]]))
         >>> [row.forward.second_moment for row in found.rows]
         [4.0, 2.0]
-        >>> [round(row.predicted.second_moment, 6) for row in found.rows]
+        >>> [round(row.predicted.second_moment, 3) for row in found.rows]
         [4.0, 2.0]
     """
     model, draws = unwrapped(model), whole("draws", draws, low=0)

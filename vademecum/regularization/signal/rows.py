@@ -42,7 +42,7 @@ class SignalPrediction(NamedTuple):
         >>> with torch.no_grad():
         ...     _ = layer.weight.fill_(0.5), layer.bias.fill_(1.0)
         >>> row = signal_propagation(layer, torch.ones(2, 3)).rows[0]
-        >>> row.predicted.second_moment  # 3 / 4 + 1: theory takes weights for independent
+        >>> round(row.predicted.second_moment, 4)  # 3 / 4 + 1: weights are taken for independent
         1.75
     """
 
@@ -101,7 +101,7 @@ class SignalPropagation(NamedTuple):
         >>> print(signal_propagation(model, torch.eye(2)).table(backward=False))
         call           second moment   predicted correlation   predicted  dead saturated
         0 Flatten                0.5         0.5           0           0     -         -
-        1 Softmax            0.30339           -       0.648           -     -         -
+        1 Softmax            0.30339           -     0.64805           -     -         -
         no prediction: Softmax '1'
     """
 
