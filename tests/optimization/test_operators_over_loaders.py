@@ -202,6 +202,7 @@ def in_two_processes(kind: str, tmp_path) -> list[Any]:
             for r in (0, 1)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_batches(tmp_path):
     one, other = in_two_processes("equal", tmp_path)
     wanted = [make(net(), X, Y) @ V for make in OPERATORS.values()]

@@ -94,7 +94,8 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2])
 def test_sharded_parameters_take_the_same_steps(size):
     port = free_port()
     processes = [started(rank, size, port) for rank in range(size)]
