@@ -163,8 +163,19 @@ def test_wrong_methods(gate, client):
 # What never reaches the application: a real server on a socket
 
 
+class Errors(logging.Handler):
+    """What was logged."""
+
+    def __init__(self):
+        super().__init__(logging.ERROR)
+        self.records = list[logging.LogRecord]()
+
+    def emit(self, record):
+        self.records.append(record)
+
+
 @pytest.fixture
-def port(gate, caplog):
+def port(gate):
     """The port of a server whose log must stay empty."""
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]
@@ -173,13 +184,15 @@ def port(gate, caplog):
     settings = uvicorn.Config(gate, log_level="error", log_config=None, ws="none", lifespan="off")
     server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-    with caplog.at_level(logging.ERROR):
-        thread.start()
-        yield port
-        server.should_exit = True
-        thread.join()
+    errors = Errors()
+    logging.getLogger().addHandler(errors)
+    thread.start()
+    yield port
+    server.should_exit = True
+    thread.join()
+    logging.getLogger().removeHandler(errors)
     bound.close()
-    assert not caplog.records
+    assert not errors.records
 
 
 def say(port: int, words: bytes) -> bytes:
