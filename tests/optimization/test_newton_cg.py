@@ -35,10 +35,10 @@ def descend(x, f, most, **knobs):
 
 
 def test_newton_cg_ends_where_scipy_does_on_rosenbrock():
-    x = nn.Parameter(start(100))
-    values = descend(x, rosenbrock, 450)
+    x = nn.Parameter(start(40))
+    values = descend(x, rosenbrock, 250)
     options = {"gtol": 1e-8, "maxiter": 1000}
-    peer = minimize(rosen, start(100).numpy(), method="trust-ncg", jac=rosen_der,
+    peer = minimize(rosen, start(40).numpy(), method="trust-ncg", jac=rosen_der,
                     hessp=rosen_hess_prod, options=options)  # fmt: skip
     assert peer.success
     np.testing.assert_allclose(x.detach().numpy(), peer.x, atol=1e-7)
