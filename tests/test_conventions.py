@@ -53,6 +53,7 @@ EXCEPTIONS = {
     },
     ("regularization", "instruments"): {
         "weight_noise": "makes a module; it measures nothing",
+    },
     ("regularization", "names"): {
         "dynamical_isometry": "the Lanczos steps are all made, as in spectral_density",
     },

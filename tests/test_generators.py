@@ -16,11 +16,14 @@ from tests.conventions import calls
 from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
-from tests.regularization import drawn_signals, drawn_units
-from tests.regularization import drawn_noise
-from tests.regularization import drawn_images, drawn_units
-from tests.regularization import drawn_spectra, drawn_units
-from tests.regularization import drawn_passes, drawn_units
+from tests.regularization import (
+    drawn_images,
+    drawn_noise,
+    drawn_passes,
+    drawn_signals,
+    drawn_spectra,
+    drawn_units,
+)
 from vademecum import (
     ROOMS,
     approximation,
