@@ -41,12 +41,14 @@ def signals_by_depth(
         gain: The factor of the weights.
     """
     found = _measured(depth, width, activation, gain)
-    figure, (above, below) = panels((6.8, 5.0), 2, margins=(0.8, 1.6, 0.5, 0.3), sharex=True)
+    figure, (above, below) = panels((6.8, 5.0), 2, margins=(1.0, 1.6, 0.5, 0.3), sharex=True)
     rows = [row for row in found.rows if row.kind == "Linear"]
     for i, name in enumerate(("signal", "gradient")):
         _draw(above, rows, i, name, 0)
         _draw(below, rows, i, name, 2)
     above.set_yscale("log")
+    low, high = above.get_ylim()
+    above.set_ylim(min(low, 0.05), max(high, 20))
     above.set_ylabel("second moment")
     below.set(xlabel="layer", ylabel="correlation of examples", ylim=(-0.15, 1.05))
     below.xaxis.get_major_locator().set_params(integer=True)
