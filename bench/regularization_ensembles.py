@@ -1,5 +1,6 @@
 """Rows of the room `regularization`: passes with dropout on, and ensembles that are trained."""
 
+import importlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -72,14 +73,13 @@ def _passes(device: torch.device) -> Iterator[Row]:
 
 
 def _bert(device: torch.device) -> Iterator[Row]:
-    from transformers import BertConfig, BertForSequenceClassification
-
+    bert: Any = importlib.import_module("transformers")
     width, depth, n = (64, 2, 4) if device.type == "cpu" else (768, 12, 8)
-    config = BertConfig(vocab_size=1000, hidden_size=width, num_hidden_layers=depth,
+    config = bert.BertConfig(vocab_size=1000, hidden_size=width, num_hidden_layers=depth,
                         num_attention_heads=width // 32, intermediate_size=4 * width)  # fmt: skip
-    bert = _ByIds(BertForSequenceClassification(config)).eval().to(device)
+    net = _ByIds(bert.BertForSequenceClassification(config)).eval().to(device)
     ids = torch.randint(1000, (n, 32), device=device)
-    yield _row(f"BERT of {depth} layers, {n} x 32 tokens", bert, ids)
+    yield _row(f"BERT of {depth} layers, {n} x 32 tokens", net, ids)
 
 
 class _ByIds(nn.Module):
