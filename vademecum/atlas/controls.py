@@ -63,8 +63,9 @@ def _of_picture(knob: Knob, value: Any) -> Control:
         return Control(knob.name, "checkbox", "True" if value else "", (), knob.about, "", default)
     known = sorted({*knob.positions, value}) if knob.range else knob.positions
     kind = "select" if any(isinstance(v, str) for v in known) else "range"
+    value, default = (str(next((v for v in known if v == x), x)) for x in (value, knob.default))
     options = tuple((str(v), str(v)) for v in known)
-    return Control(knob.name, kind, str(value), options, knob.about, knob.unit, default)
+    return Control(knob.name, kind, value, options, knob.about, knob.unit, default)
 
 
 def _of_claim(claim: Claim, name: str, value: Any) -> Control:
