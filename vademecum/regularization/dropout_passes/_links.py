@@ -9,6 +9,7 @@ from vademecum.arguments import choice
 __all__ = ["LINKS", "link_for", "log_probabilities"]
 
 LINKS = ("softmax", "sigmoid", "identity")
+"""What outputs may be taken for: scores of classes, logits, or values."""
 
 
 def link_for(link: str | None, z: Tensor) -> str:

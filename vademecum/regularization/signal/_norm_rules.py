@@ -21,6 +21,7 @@ Rule = tuple[LayerMap, list[Tensor]]
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Rule:
+    """Multiplicative noise while training, else nothing."""
     return (Noise(p) if training else Affine()), [input]
 
 
@@ -31,6 +32,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Rule:
+    """The last axes to mean 0 and variance 1, then scaled and shifted."""
     d = math.prod(normalized_shape)
     return Normalised(d, eps, _entrywise(weight, bias), centred=True), [input]
 
@@ -38,6 +40,7 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Rule:
+    """The last axes to second moment 1, then scaled."""
     d, eps = math.prod(normalized_shape), torch.finfo(input.dtype).eps if eps is None else eps
     return Normalised(d, eps, _entrywise(weight, None), centred=False), [input]
 
@@ -49,6 +52,7 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Rule:
+    """Each group of an example's channels to mean 0 and variance 1, then scaled and shifted."""
     d = input[0].numel() // num_groups
     return Normalised(d, eps, _entrywise(weight, bias), centred=True), [input]
 
@@ -63,6 +67,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Rule | None:
+    """Each channel of an example to mean 0 and variance 1, or by statistics of earlier ones."""
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
     d = input[0, 0].numel()

@@ -119,6 +119,7 @@ def count_rows(x: Any) -> int:
 
 
 def begun(t: Tensor, watch: Watch) -> Tensor:
+    """A copy of an input through which gradients come back to the watch; others as they are."""
     if not t.is_floating_point() or t.layout != torch.strided or t.is_nested:
         return t
     root = t.detach().requires_grad_()

@@ -13,6 +13,7 @@ Rule = tuple[LayerMap, list[Tensor]]
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Rule | None:
+    """A layer whose weights are constants; None where they are signals."""
     if not input.requires_grad or weight.requires_grad:
         return None
     return Weights(weight.shape[-1], squares(weight), None if bias is None else squares(bias)), [
@@ -21,11 +22,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Rule | 
 
 
 def product(input: Tensor, other: Tensor) -> Rule | None:
+    """A signal times a matrix of constants from the right; None for other products."""
     known = isinstance(other, Tensor) and other.ndim == 2 and input.ndim > 1
     return linear(input, other.mT) if known else None
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """A linear layer as one call, without factors."""
     return linear(mat1, mat2.mT, input) if beta == alpha == 1 else None
 
 
@@ -38,6 +41,7 @@ def convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Rule | None:
+    """A convolution, whose windows at the edge hold fewer inputs."""
     if not input.requires_grad or weight.requires_grad:
         return None
     fan: float = weight.shape[1]
@@ -61,6 +65,7 @@ def transposed_convolution(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Rule | None:
+    """The transpose of a convolution: an output is reached by fewer inputs at the edge."""
     if not input.requires_grad or weight.requires_grad:
         return None
     fan: float = weight.shape[0] / groups
