@@ -36,6 +36,16 @@ def test_values_are_those_of_the_dense_jacobian(d, k):
     assert (found.layers, found.gaussian) == (2, None)  # tanh and statistics are in the way
 
 
+def test_theory_is_of_independent_layers_and_one_activation():
+    layer, other, relu = (nn.Linear(8, 8), nn.Linear(8, 8), nn.ReLU())
+    x = torch.randn(2, 8)
+    again = dynamical_isometry(nn.Sequential(layer, relu, other, relu), x)
+    assert (again.layers, again.gaussian, again.orthogonal) == (2, 4.0, 2.0)
+    for model in (nn.Sequential(layer, layer), nn.Sequential(layer, nn.PReLU(8), other)):
+        found = dynamical_isometry(model, x)
+        assert (found.layers, found.gaussian, found.orthogonal) == (2, None, None)
+
+
 @pytest.mark.parametrize(
     ("layers", "activation"), [(1, None), (3, nn.ReLU), (2, lambda: nn.LeakyReLU(0.5))]
 )

@@ -45,6 +45,19 @@ def test_residual_with_a_projection():
     assert torch.allclose(Residual(branch, projection)(x), projection(x) + branch(x), atol=1e-6)
 
 
+def test_residual_drops_the_same_entries_at_zero_parameters():
+    layer = Residual(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.5)))
+    x, numbers = torch.randn(6, 4), []
+    for part in (layer, layer.module):
+        torch.manual_seed(0)
+        part(x)
+        numbers.append(torch.rand(1))
+    assert numbers[0] == numbers[1]
+    for p in layer.parameters():
+        nn.init.zeros_(p)
+    assert layer(x).equal(x)
+
+
 def test_residual_does_not_count_batches_twice():
     layer = Residual(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Sigmoid()))
     layer(torch.randn(8, 3))

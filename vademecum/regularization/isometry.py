@@ -22,7 +22,7 @@ from vademecum.arguments import floats, whole
 from vademecum.expectations import GaussianExpectations
 from vademecum.foundations import LinearOperator, SpectralDensity, spectral_density
 from vademecum.gradients import jacobian
-from vademecum.models import Output, count_examples, named_modules
+from vademecum.models import Output, count_examples
 from vademecum.regularization._products import gaussian_quantiles, spreads
 from vademecum.results import one_line
 
@@ -190,13 +190,18 @@ def _by_probes(
 
 def _theory(model: nn.Module) -> tuple[int, int, float | None]:
     """How many matrices and diagonals of slopes a network has, and the slopes' kurtosis."""
-    leaves = [m for _, m in named_modules(model) if not list(m.children())]
+    calls = [m for _, m in model.named_modules(remove_duplicate=False)]
+    leaves = [m for m in calls if not list(m.children())]
     layers = [m for m in leaves if isinstance(m, _WEIGHTS)]
     sloped = [m for m in leaves if isinstance(m, _SLOPED)]
     known = all(isinstance(m, (nn.Linear, *_SLOPED, *_STRUCTURE)) for m in leaves)
-    plain = all(type(m) is nn.Sequential for _, m in named_modules(model) if list(m.children()))
+    known &= not any(isinstance(m, nn.PReLU) and m.weight.numel() > 1 for m in sloped)
+    known &= len(set(layers)) == len(layers)  # independent
+    plain = all(type(m) is nn.Sequential for m in calls if list(m.children()))
+    if not (known and plain):
+        return len(layers), len(sloped), None
     ratios = {_kurtosis(m) for m in sloped} or {1.0}
-    return len(layers), len(sloped), ratios.pop() if known and plain and len(ratios) == 1 else None
+    return len(layers), len(sloped), ratios.pop() if len(ratios) == 1 else None
 
 
 def _kurtosis(activation: nn.Module) -> float:

@@ -6,9 +6,13 @@ so that zero parameters, to which weight decay leads, are the identity for every
 Exact; the claims are `residual_layer` and `residual_jacobian`.
 """
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from vademecum.randomness import own_randomness
 
 __all__ = ["Residual"]
 
@@ -31,7 +35,8 @@ class Residual(nn.Module):
         projection: The shortcut, where the branch changes the shape; by default the identity.
         centred: Whether to take off what the branch would give with all its parameters zero. For a
             branch that ends in a linear layer or a convolution that is zero, and if pointwise
-            activations follow it is a number; any other branch is called a second time for it.
+            activations follow it is a number; any other branch is called a second time for it, with
+            the same random numbers.
 
     Shape:
         (batch, ...) to the shape of the branch's output.
@@ -61,6 +66,8 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add to the input what the branch makes of it."""
+        end = _activations_at_the_end(self.module) if self.centred else None
+        at_zero = self._called_at_zero(x) if self.centred and end is None else None
         branch = self.module(x)
         shortcut = x if self.projection is None else self.projection(x)
         if shortcut.shape != branch.shape:
@@ -68,19 +75,19 @@ class Residual(nn.Module):
                 f"module must give the shape {tuple(shortcut.shape)} of the shortcut, got"
                 f" {tuple(branch.shape)}: a projection can change the shortcut's"
             )
-        return shortcut + (branch - self._at_zero(x, branch) if self.centred else branch)
-
-    def _at_zero(self, x: Tensor, branch: Tensor) -> Tensor:
-        """What the branch gives with zero parameters, of a shape that broadcasts."""
-        end = _activations_at_the_end(self.module)
         if end is not None:
-            value = branch.new_zeros(())
+            at_zero = branch.new_zeros(())
             for activation in end:
-                value = activation(value)
-            return value
+                at_zero = activation(at_zero)
+        return shortcut + (branch if at_zero is None else branch - at_zero)
+
+    def _called_at_zero(self, x: Tensor) -> Tensor:
+        """What the branch gives with zero parameters."""
         zeros = {name: torch.zeros_like(p) for name, p in self.module.named_parameters()}
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
-        return functional_call(self.module, {**zeros, **buffers}, (x,))
+        # the branch draws the same numbers afterwards: dropout takes the same entries from both
+        with own_randomness(None) if self.module.training else nullcontext():
+            return functional_call(self.module, {**zeros, **buffers}, (x,))
 
 
 def _activations_at_the_end(module: nn.Module) -> list[nn.Module] | None:

@@ -8,7 +8,8 @@ $$\mathbb{E} \phi(u) \phi(u') = \sum_k a_k^2 c^k, \qquad a_k = \mathbb{E} \phi(m
 so that one sum over a grid of points serves all correlations, in a hundredth of the time that a
 double integral to machine precision takes. 64 terms are taken, and the rest of the second moment as
 one more: the error is below 1e-6 of that for smooth activations and 1e-3 for those with kinks; for
-slopes 1e-4 and, where they jump, 0.05 (measured at variances up to 5, correlations up to 0.99).
+slopes 1e-3 and, where they jump, 0.1 (measured at variances up to 5, correlations up to 0.99 of
+both signs).
 ReLU, leaky ReLU, the absolute value and the error function have closed forms for $m = 0$, and these
 are used.
 """

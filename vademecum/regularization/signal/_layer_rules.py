@@ -23,6 +23,7 @@ from vademecum.regularization.signal._maps import (
     squares,
 )
 from vademecum.regularization.signal._norm_rules import (
+    alpha_dropout,
     batch_norm,
     dropout,
     group_norm,
@@ -97,6 +98,8 @@ def rule_for(
         entries = _window(name, args, kwargs, x, out)
         pooled = Pooled(measure(x), measure(out), entries, largest=name in _MAXIMA)
         return (pooled, [x]) if x.requires_grad else None
+    if name in _GROUPED:
+        return _GROUPED[name](*args, **kwargs, measure=measure)
     read = _LAYERS.get(name)
     return None if read is None else read(*args, **kwargs)
 
@@ -105,7 +108,7 @@ def _window(name: str, args: Any, kwargs: Any, x: Tensor, out: Tensor) -> float:
     """How many entries are pooled into one."""
     if name.startswith(("avg", "max")):
         size = args[1] if len(args) > 1 else kwargs["kernel_size"]
-        return size ** (x.ndim - 2) if isinstance(size, int) else math.prod(size)
+        return size ** int(name[-2]) if isinstance(size, int) else math.prod(size)
     return x.numel() / out.numel()
 
 
@@ -205,7 +208,10 @@ _LAYERS: dict[str, Callable[..., Rule | None]] = {
     "conv1d": convolution, "conv2d": convolution, "conv3d": convolution,
     "conv_transpose1d": transposed_convolution, "conv_transpose2d": transposed_convolution,
     "conv_transpose3d": transposed_convolution, "dropout": dropout, "dropout1d": dropout,
-    "dropout2d": dropout, "dropout3d": dropout, "alpha_dropout": dropout,
-    "feature_alpha_dropout": dropout, "layer_norm": layer_norm, "rms_norm": rms_norm,
-    "group_norm": group_norm, "instance_norm": instance_norm, "batch_norm": batch_norm,
+    "dropout2d": dropout, "dropout3d": dropout, "alpha_dropout": alpha_dropout,
+    "feature_alpha_dropout": alpha_dropout, "layer_norm": layer_norm, "rms_norm": rms_norm,
+    "batch_norm": batch_norm,
+}  # fmt: skip
+_GROUPED: dict[str, Callable[..., Rule | None]] = {
+    "group_norm": group_norm, "instance_norm": instance_norm,
 }  # fmt: skip

@@ -14,8 +14,10 @@ output, counted exactly where a kernel reaches over the edge; $u$ is Gaussian.
 | norm of $d$ | $\overline{a^2} v / (v + \varepsilon) + \overline{b^2}$ | $a^2 (1 - \frac2d) / v$ |
 | pooling of $P$ entries | as much less as measured | $1/P$ for means, 1 for maxima |
 
-The products of gradients of two examples go along, with $E \phi'(u) \phi'(u')$ for activations,
-and for maxima the chance of one place for both, $1/P + (1 - 1/P) (2/\pi) \arcsin c$, exact for two.
+A norm's $v$ is $q$ less the square of what is taken off: $m^2$, for small groups the part that was
+measured, for batches the part that their statistics have. The products of gradients of two examples
+go along, with $E \phi'(u) \phi'(u')$ for activations, and for maxima the chance of one place for
+both, $1/P + (1 - 1/P) (2/\pi) \arcsin c$, exact for two.
 Exact in expectation over the weights for weights of equal size; where weights are wide for all.
 """
 
@@ -166,28 +168,50 @@ class Noise(LayerMap):
 
 
 class Normalised(LayerMap):
-    """Signals of size one over `d` entries, then a factor and a summand for each entry."""
+    """Signals of size one over `d` entries, then a factor and a summand for each entry.
 
-    def __init__(self, d: int, eps: float, affine: Affine, *, centred: bool):
+    Args:
+        d: How many entries are normalised together.
+        eps: What is added to their variance.
+        affine: The factors and summands.
+        centred: Whether their mean is taken off.
+        shares: Of the second moment, the parts that go with these means: in the square, and in the
+            product of two examples; and the mean of their inverse variances times their variances'
+            mean. By default those of the mean of all entries, and 1.
+    """
+
+    def __init__(
+        self, d: int, eps: float, affine: Affine, *, centred: bool, shares: Tensor | None = None
+    ):
         self._d, self._eps, self._affine, self._centred = d, eps, affine, centred
+        self._shares = shares
+
+    def _taken_off(self, u: Estimate) -> tuple[float, float]:
+        if not self._centred:
+            return 0.0, 0.0
+        if self._shares is None:
+            return u.m**2, u.m**2
+        square, product, _ = self._shares.tolist()
+        return square * u.q, product * u.q
 
     def _variance(self, u: Estimate) -> float:
-        v = u.q - u.m**2 if self._centred else u.q
-        return max(v, 0.0) + self._eps
+        return max(u.q - self._taken_off(u)[0], 0.0) + self._eps
 
     def forward(self, given: Sequence[Estimate]) -> Estimate | None:
         (u,) = given
-        off = u.m if self._centred else 0.0
+        square, product = self._taken_off(u)
         v = self._variance(u)
         if v <= 0:
             return None
-        inner = Estimate((u.q - off**2) / v, (u.p - off**2) / v, (u.m - off) / v**0.5)
+        mean = 0.0 if self._centred else u.m / v**0.5
+        inner = Estimate(max(u.q - square, 0.0) / v, (u.p - product) / v, mean)
         return self._affine.forward([inner])
 
     def backward(self, given: Sequence[Estimate]) -> Factors:
         ((a2, _),) = self._affine.backward(given)
         kept = max(1 - (1 + self._centred) / self._d, 0.0)  # directions that do not matter
-        factor = a2 * kept / max(self._variance(given[0]), 1e-300)
+        uneven = 1.0 if self._shares is None else float(self._shares[2])
+        factor = a2 * kept * uneven / max(self._variance(given[0]), 1e-300)
         return [(factor, factor)]
 
 
