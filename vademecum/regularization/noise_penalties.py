@@ -15,7 +15,8 @@ Traces are exact where the rules of layers serve, or where there are few enough 
 are estimated with a standard error. In the inputs one product with the Hessian serves an entry of
 all examples at once: with random signs $\sigma_i$ for the examples, $\sum_{i, i'} \sigma_i
 \sigma_{i'} H_{i i'}$ is the sum of the blocks $H_{i i}$ on average, and always where examples do
-not influence each other. The claims are `input_noise`, `weight_noise` and `noise_shape`.
+not influence each other, which one more product tells. The claims are `input_noise`,
+`weight_noise` and `noise_shape`.
 """
 
 from typing import Any, NamedTuple
@@ -147,8 +148,9 @@ def input_noise_penalty(
         std: The standard deviation $s$ of the noise in each entry, as `input_noise` takes it.
         covariance: In its place, the covariance $\Sigma$ along the last axis.
         wrt: What is disturbed where `x` is a mapping: the name of one of its tensors.
-        applications: The most products with the Hessian. The trace is exact if there are as many
-            entries, or half as many in each example and examples do not influence each other.
+        applications: The most products with the Hessian. The trace is exact if there are no more
+            entries than that, or less than half as many in each example and examples do not
+            influence each other.
         generator: Where random numbers come from; torch's global generator by default. Its state
             is given back.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
@@ -217,18 +219,35 @@ def _trace(
     """The trace of a matrix of n x n blocks, its error, whether it is exact, products used."""
     N = op.shape[0]
     d = N // n
-    if applications >= N or applications < 2 * d:
+    if applications >= N or applications <= 2 * d:
         value, error, used = trace(op, applications=applications, generator=generator)
         return float(value), float(error), applications >= N, used
     eye = torch.eye(d, dtype=op.dtype, device=op.device)
     samples: list[float] = []
-    while len(samples) < applications // d:
-        signs = 2.0 * torch.randint(2, (n, 1, 1), **source(generator, op.device)) - 1
-        block = (signs.to(eye) * eye).reshape(N, d)
-        samples.append(float((block * (op @ block)).sum(dtype=torch.float64)))
-        size = max(map(abs, samples))
-        rounding = torch.finfo(op.dtype).eps * N * size
-        if len(samples) > 1 and max(samples) - min(samples) <= rounding:
-            return samples[0], 0.0, True, d * len(samples)
+    used = 0
+    while used + d <= applications:
+        signs = 2.0 * torch.randint(2, (n, 1, 1), **source(generator, op.device)).to(eye) - 1
+        block = (signs * eye).reshape(N, d)
+        products = op @ block
+        samples.append(float((block * products).sum(dtype=torch.float64)))
+        used += d
+        if len(samples) == 1:
+            used += 1
+            if _apart(op, signs * products.view(n, d, d), generator):
+                return samples[0], 0.0, True, used
     mean, error = mean_and_error(torch.tensor(samples, dtype=torch.float64))
-    return float(mean), float(error), False, d * len(samples)
+    return float(mean), float(error), False, used
+
+
+def _apart(op: LinearOperator, blocks: Tensor, generator: torch.Generator | None) -> bool:
+    """Whether a matrix has these blocks and no others, by its product with a random vector.
+
+    Each block has a random size of its own, so that others would cancel with probability zero.
+    """
+    n, d, _ = blocks.shape
+    drawn = torch.randn(n + 1, d, dtype=op.dtype, **source(generator, op.device)).to(blocks)
+    v = drawn[:1] * (1 + drawn[1:, :1].abs())
+    wanted = (blocks @ v[..., None])[..., 0]
+    gap = (op @ v.reshape(-1, 1)).view(n, d) - wanted
+    rounding = torch.finfo(op.dtype).eps * n * d
+    return bool(gap.norm() <= rounding * wanted.norm())
