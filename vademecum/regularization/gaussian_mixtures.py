@@ -8,9 +8,10 @@ $$F(\theta) = \sum_{\mathrm{labelled}} \log p(x, y; \theta)
 p(x, y = k) = \pi_k\, \mathcal N(x; \mu_k, \Sigma_k).$$
 
 The last term keeps covariances from collapsing; $r$ is `reg_covar` times the mean variance of a
-feature times the number of examples. EM gives each unlabelled input the posterior of its class as a
-label (E), and takes weighted means and covariances (M), with $r I$ added to the scatter: neither
-step lowers $F$. It begins with the means of the labelled examples.
+feature times the number of examples, where unlabelled ones count $\lambda$. EM gives each
+unlabelled input the posterior of its class as a label (E), and takes weighted means and covariances
+(M), with $r I$ added to the scatter: neither step lowers $F$. It begins with the means of the
+labelled examples.
 
 EM is exact in each step and finds a local maximum. Checked by the claim `semi_supervised`.
 
@@ -26,10 +27,10 @@ from typing import Any, NamedTuple
 
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
-from vademecum.arguments import choice, number, whole
+from vademecum.arguments import choice, floats, number, whole
 from vademecum.estimators import as_labels, as_rows, best_labels, like_input, warn_unconverged
 
 __all__ = ["SemiSupervisedGMM"]
@@ -134,8 +135,8 @@ class SemiSupervisedGMM(ClassifierMixin, BaseEstimator):
         self.classes_, index = as_labels(y, x)
         own = torch.nn.functional.one_hot(index, len(self.classes_)).double()
         rows, dtype = x.double(), x.dtype
-        others = rows[:0] if unlabelled is None else as_rows(self, unlabelled).detach().to(rows)
-        law = self._ascend(torch.cat([rows, others]), own, weight if len(others) else 0.0)
+        others = rows[:0] if unlabelled is None else self._others(unlabelled).to(rows)
+        law = self._ascend(torch.cat([rows, others[: None if weight else 0]]), own, weight)
         self._law = law
         spreads = law.spreads
         if self._kind() == "tied":
@@ -147,6 +148,11 @@ class SemiSupervisedGMM(ClassifierMixin, BaseEstimator):
         self.covariances_ = float(self.covariance) if known else like_input(spreads.to(dtype), X)
         return self
 
+    def _others(self, unlabelled: Any) -> Tensor:
+        if not isinstance(unlabelled, Tensor):
+            unlabelled = torch.tensor(check_array(unlabelled, input_name="unlabelled")).double()
+        return floats("unlabelled", unlabelled.detach(), ndim=2, width=self.n_features_in_)
+
     def _kind(self) -> str:
         if isinstance(self.covariance, str):
             return choice("covariance", self.covariance, _KINDS)
@@ -155,10 +161,10 @@ class SemiSupervisedGMM(ClassifierMixin, BaseEstimator):
 
     def _ascend(self, x: Tensor, own: Tensor, weight: float) -> _Law:
         n = len(own)
-        scale = float(x.var(0, correction=0).mean())
-        r = 0.0 if self._kind() == "known" else self.reg_covar * (scale or 1.0) * len(x)
         counts = torch.full((len(x),), weight, dtype=x.dtype, device=x.device)
         counts[:n] = 1
+        scale = float(x.var(0, correction=0).mean()) or 1.0
+        r = 0.0 if self._kind() == "known" else self.reg_covar * scale * float(counts.sum())
         law, path, gain = self._start(x, own), [], math.inf
         for k in range(self.max_iter + 1):
             logs = law.joint(x)
