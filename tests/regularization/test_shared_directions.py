@@ -122,6 +122,21 @@ def test_bad_parameters(knobs, message):
         MultiTaskLinear(**knobs).fit(x, y)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        (torch.tensor([0.0, torch.nan]).repeat(15), "tasks must be names or numbers, got NaN"),
+        ([float("nan")] * 30, "tasks must be names or numbers, got NaN"),
+        (torch.zeros(30, 2), "1d array"),
+        (torch.zeros(29), "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_tasks(tasks, message):
+    x, y, _ = data()
+    with pytest.raises(ValueError, match=message):
+        MultiTaskLinear().fit(x, y[:, 0], tasks=tasks)
+
+
 def test_a_fit_that_is_cut_short_warns():
     x, y, _ = data()
     with pytest.warns(ConvergenceWarning, match="max_iter=1 reached"):

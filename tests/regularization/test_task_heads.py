@@ -31,6 +31,8 @@ def test_multi_task_shares_its_trunk():
     (joint,) = torch.autograd.grad(total, trunk.weight)
     parts = [torch.autograd.grad(model(x, task=t).square().sum(), trunk.weight)[0] for t in "ab"]
     torch.testing.assert_close(joint, parts[0] + parts[1])
+    named = MultiTask(trunk, heads)(input=x)  # what the trunk takes by name
+    assert torch.equal(named["a"], found["a"])
     assert set(model.state_dict()) >= {"trunk.weight", "heads.a.weight", "heads.b.bias"}
 
 
@@ -45,7 +47,10 @@ def test_multi_task_keeps_the_laws_of_parts():
     [
         ({}, "heads must hold at least one module, got none"),
         ({"double": nn.ReLU()}, "names that nn.ModuleDict can hold, got 'double'"),
+        ({"training": nn.ReLU()}, "got 'training'"),  # what instances have
         ({"a.b": nn.ReLU()}, "got 'a.b'"),
+        ({"": nn.ReLU()}, "got ''"),
+        ({3: nn.ReLU()}, "got 3"),
     ],
 )
 def test_bad_heads(heads, message):

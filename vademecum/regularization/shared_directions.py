@@ -71,7 +71,7 @@ class MultiTaskLinear(MultiOutputMixin, RegressorMixin, BaseEstimator):
         rank: The dimension $r$ of the representation; at most that of tasks and features counts.
         alpha: The penalty $\alpha$.
         fit_intercept: Whether each task has an intercept, which is not penalised.
-        tol: The relative decrease of the objective at which the fit ends.
+        tol: The decrease of the objective, over what it is at zero, at which the fit ends.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
 
     Attributes:
@@ -201,8 +201,11 @@ class MultiTaskLinear(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
 def _named(tasks: Any, x: Tensor) -> tuple[list[Any], Tensor]:
     """The names of tasks, sorted, and the place of each example's among them."""
-    names = tasks.tolist() if isinstance(tasks, Tensor) else column_or_1d(tasks).tolist()
+    given = tasks.numpy(force=True) if isinstance(tasks, Tensor) else tasks
+    names = column_or_1d(given, input_name="tasks").tolist()
     check_consistent_length(np.empty(len(x)), names)
+    if any(name != name for name in names):
+        raise ValueError("tasks must be names or numbers, got NaN")
     kinds = sorted(set(names))
     place = {name: k for k, name in enumerate(kinds)}
     return kinds, torch.tensor([place[name] for name in names], device=x.device)

@@ -37,7 +37,8 @@ class MultiTask(nn.Module):
         if not heads:
             raise ValueError("heads must hold at least one module, got none")
         for name in heads:
-            if not name or "." in name or hasattr(nn.ModuleDict, name):
+            plain = isinstance(name, str) and name and "." not in name
+            if not plain or hasattr(nn.ModuleDict(), name):
                 raise ValueError(f"heads must have names that nn.ModuleDict can hold, got {name!r}")
         self.trunk = trunk
         self.heads = nn.ModuleDict(heads)
