@@ -120,9 +120,11 @@ def gd_closed_form(
     eigenvalues, Q = _spectrum(H, minimum)
     if start is None:
         start = torch.zeros_like(minimum)
-    elif floats("start", start).shape != minimum.shape:
-        raise ValueError(f"start must be shaped like minimum, {tuple(minimum.shape)}, got"
-                         f" {tuple(start.shape)}")  # fmt: skip
+    elif floats("start", start).shape != minimum.shape or start.dtype != H.dtype:
+        raise ValueError(
+            f"start must be like minimum, {H.dtype} of shape {tuple(minimum.shape)}, got"
+            f" {start.dtype} of shape {tuple(start.shape)}"
+        )
     kept = (1 - eta * eigenvalues) ** _counts(t).to(H)[..., None]
     return (kept * (start @ Q) + (1 - kept) * (minimum @ Q)) @ Q.T
 
