@@ -7,8 +7,16 @@ import re
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
-from tests.regularization.dropping_models import Attending, DropPath, Functional, Hiding, Recurrent
+from tests.regularization.dropping_models import (
+    Adding,
+    Attending,
+    DropPath,
+    Functional,
+    Hiding,
+    Recurrent,
+)
 from vademecum.models import SlowPathWarning
 from vademecum.regularization import dropout_ensemble, mc_dropout
 from vademecum.testing.laws import changes, snapshot
@@ -88,6 +96,36 @@ def test_what_cannot_be_mapped_is_enumerated_one_by_one():
     with pytest.warns(SlowPathWarning, match="passes are made one by one"):
         found = dropout_ensemble(Asking(), torch.ones(1, 3), link="identity")
     torch.testing.assert_close(found.arithmetic, 2 * torch.ones(1, 3))
+
+
+def test_dropout_in_place_is_enumerated_one_by_one():
+    net, x = Adding(inplace=True).double(), torch.randn(2, 4, dtype=torch.float64)
+    with pytest.warns(SlowPathWarning, match="passes are made one by one"):
+        found = dropout_ensemble(net, x, link="identity")
+    h = net.a(x).detach()
+    assert found.units == 4
+    torch.testing.assert_close(found.arithmetic, 2 * h)
+    torch.testing.assert_close(found.variance, 4 * h.square() * 0.3 / 0.7)
+
+
+def test_attention_that_always_drops_does_not_in_evaluation():
+    class Always(nn.Module):
+        def forward(self, x):
+            return F.scaled_dot_product_attention(x, key=x, value=x, dropout_p=0.5)
+
+    x = torch.randn(2, 3, 4)
+    found = dropout_ensemble(Always(), x, link="identity")
+    assert found.units == 9
+    torch.testing.assert_close(found.rescaled, F.scaled_dot_product_attention(x, x, x))
+
+
+def test_the_variance_of_large_outputs_is_not_rounded_away():
+    layer = nn.Linear(2, 1).double()
+    layer.bias.data.fill_(1e9)
+    x = torch.ones(1, 2, dtype=torch.float64)
+    found = dropout_ensemble(nn.Sequential(nn.Dropout(0.5), layer), x)
+    wanted = layer.weight.detach().square().sum(1, keepdim=True)
+    torch.testing.assert_close(found.variance, wanted, rtol=1e-5, atol=0)
 
 
 BAD = [

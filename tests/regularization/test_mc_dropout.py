@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import entr, softmax
 from torch import nn
+from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.regularization.dropping_models import MODELS, SLOW, Hiding, looped
@@ -156,6 +157,61 @@ def test_batch_normalisation_does_not_move_and_hidden_rates_are_found():
     assert not list(changes(before, snapshot(model)))
     assert (found.variance > 0).any()
     assert int(norm.num_batches_tracked or 0) == 0
+
+
+class HidingAndNormalising(Hiding):
+    """Attention that hides its rate, and keeps statistics by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.randn(5))
+        self.register_buffer("var", torch.rand(5) + 0.5)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.calls += 1
+        y = F.batch_norm(x, self.mean, self.var, training=self.training)
+        y = F.instance_norm(y, self.mean, self.var, use_input_stats=self.training)
+        return super().forward(y)
+
+
+def test_a_module_that_hides_its_rate_still_normalises_by_its_statistics():
+    model, x = HidingAndNormalising().eval(), torch.randn(3, 5, 4)
+    plain = Hiding().eval()
+    plain.qkv = model.qkv
+    y = F.batch_norm(x, model.mean, model.var)
+    y = F.batch_norm(y, model.mean, model.var)
+    before = snapshot(model)
+    found = mc_dropout(model, x, samples=400)
+    assert not list(changes(before, snapshot(model)))
+    agree(found.draws, looped(plain, y, 400))
+
+
+class Asking(nn.Module):
+    """What vmap cannot map."""
+
+    def forward(self, x):
+        return 2 * x if float(x.sum()) >= 0 else x
+
+
+def test_an_input_that_is_dropped_from_in_place_is_left_alone_one_by_one():
+    x = torch.ones(2, 50)
+    with pytest.warns(SlowPathWarning, match="passes are made one by one"):
+        found = mc_dropout(nn.Sequential(nn.Dropout(inplace=True), Asking()), x, samples=40)
+    assert x.equal(torch.ones(2, 50))
+    assert abs(float(found.draws.mean()) - 2) < 5 * 2 / 4000**0.5
+
+
+def test_within_inference_mode():
+    with torch.inference_mode():
+        found = mc_dropout(nn.Sequential(nn.Linear(3, 4), nn.Dropout()), torch.ones(2, 3))
+    assert (found.variance > 0).any()
+
+
+def test_what_is_dropped_does_not_overflow():
+    found = mc_dropout(nn.Dropout(), torch.full((1, 9), 3e38), samples=20).draws
+    assert set(found.unique().tolist()) == {0.0, torch.inf}
 
 
 def test_mc_dropout_keeps_the_laws_of_instruments():

@@ -51,7 +51,7 @@ class Dropping(NamedTuple):
         """
         mask = mask.to(self.x.dtype)
         if not self.alpha:
-            return self.x / (1 - self.p) * mask
+            return self.x * mask / (1 - self.p)  # in this order nothing dropped overflows
         a = ((1 - self.p) * (1 + _ALPHA**2 * self.p)) ** -0.5
         return a * (self.x * mask - _ALPHA * (1 - mask)) + a * _ALPHA * self.p
 

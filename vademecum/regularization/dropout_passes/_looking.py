@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from vademecum.models import following, named_tensors
 from vademecum.regularization.dropout_passes._calls import KINDS, dropping
-from vademecum.regularization.dropout_passes._switching import rate_of_attention
+from vademecum.regularization.dropout_passes._switching import by_statistics, rate_of_attention
 
 __all__ = ["Prefix", "Seen", "looked_at"]
 
@@ -93,12 +93,10 @@ class _Looking(TorchFunctionMode):
         if name.rstrip("_") in KINDS:
             return self._dropout(name, args, kwargs)
         if func is F.scaled_dot_product_attention:
-            self._note(rate_of_attention(args, kwargs))
-            q, k = args[0] if args else kwargs["query"], args[1] if args else kwargs["key"]
-            scores = q.numel() // q.shape[-1] * k.shape[-2]
-            self.weigh((2 + _OF_A_MASK) * scores * max(4, q.element_size()))
+            args, kwargs = self._attention(args, kwargs)
         elif func is F.multi_head_attention_forward or self._inside():
             self._see()
+            args, kwargs = by_statistics(func, args, kwargs)
         out = func(*args, **kwargs)
         if not self.seen:
             self.prefix.note(func, out)
@@ -113,6 +111,17 @@ class _Looking(TorchFunctionMode):
         self._keep(out)
         self.weigh(_OF_A_MASK * 4 * out.numel())
         return out
+
+    def _attention(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Note a call of fused attention; what to call it with, so that it drops nothing."""
+        self._note(rate_of_attention(args, kwargs))
+        given = dict(zip(("query", "key", "value", "attn_mask"), args, strict=False)) | kwargs
+        q, k = given["query"], given["key"]
+        scores = q.numel() // q.shape[-1] * k.shape[-2]
+        self.weigh((2 + _OF_A_MASK) * scores * max(4, q.element_size()))
+        if len(args) > 4:
+            return (*args[:4], 0.0, *args[5:]), kwargs
+        return args, {**kwargs, "dropout_p": 0.0}
 
     def _inside(self) -> bool:
         return bool(self.stack) and self.stack[-1][1].training

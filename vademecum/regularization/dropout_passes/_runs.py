@@ -21,6 +21,7 @@ from vademecum.models import (
     differentiable_output,
     evaluation,
     following,
+    map_tensors,
     refuse_nan,
     unwrapped,
     warn_of_slow_path,
@@ -72,14 +73,14 @@ def dropping_runs(model: nn.Module, x: Any, output: Output) -> Iterator[Runs]:
     """
     model = unwrapped(model)
     refuse_nan(x)
-    args, kwargs = call_arguments(x)
     stack: list[tuple[str, nn.Module]] = []
 
     def run() -> Tensor:
+        args, kwargs = call_arguments(_copied(x))
         found = chosen_output(model(*args, **kwargs), output)
         return differentiable_output(found, graph=False)
 
-    with evaluation(model), torch.no_grad():
+    with evaluation(model), torch.inference_mode(False), torch.no_grad():
         with trained_alone(model):
             seen = looked_at(model, run, stack)
 
@@ -98,6 +99,18 @@ def dropping_runs(model: nn.Module, x: Any, output: Output) -> Iterator[Runs]:
 
         with trained_alone(model, seen.hiding), following(model, stack):
             yield Runs(once, seen.out, 1 + seen.peak)
+
+
+def _copied(x: Any) -> Any:
+    """The same input, into which a model may write."""
+    copies: dict[int, Tensor] = {}
+
+    def copied(t: Tensor) -> Tensor:
+        if id(t) not in copies:
+            copies[id(t)] = t.clone()
+        return copies[id(t)]
+
+    return map_tensors(x, copied)
 
 
 def mapped(

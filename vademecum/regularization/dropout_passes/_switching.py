@@ -7,6 +7,8 @@ still bear their rate, `F.dropout(x, p, training=False)`. A module that hides it
 attention or dropout at the rate 0 in evaluation, is found by a first pass and then told alone, and
 not its children, that it trains; so is every module that bears drop in the name of its class (those
 of timm that drop paths, blocks or patches) and recurrent layers of torch with dropout in between.
+Normalisation that such a module calls by itself still goes by its statistics, and its buffers are
+copies meanwhile.
 """
 
 import inspect
@@ -23,7 +25,14 @@ from torch.overrides import TorchFunctionMode
 from vademecum.models import named_modules
 from vademecum.regularization.dropout_passes._calls import KINDS, Dropping, attend, dropping
 
-__all__ = ["AbstractMasks", "Changed", "Switched", "rate_of_attention", "trained_alone"]
+__all__ = [
+    "AbstractMasks",
+    "Changed",
+    "Switched",
+    "by_statistics",
+    "rate_of_attention",
+    "trained_alone",
+]
 
 _SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 _RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
@@ -31,6 +40,7 @@ _IN_PLACE: dict[str, Callable[..., Any]] = {
     **{"__iadd__": torch.add, "__isub__": torch.sub, "__imul__": torch.mul},
     **{"add_": torch.add, "sub_": torch.sub, "mul_": torch.mul},
 }
+_TRAINS = {F.batch_norm: "training", F.instance_norm: "use_input_stats"}
 _DRAWS = {
     *("bernoulli", "bernoulli_", "rand", "rand_like", "uniform_"),
     *("randn", "randn_like", "normal_", "randperm", "multinomial"),
@@ -102,6 +112,8 @@ class Switched(TorchFunctionMode):
         if func is F.multi_head_attention_forward:
             return self._torch_attention(args, kwargs)
         inside = bool(self.stack) and self.stack[-1][1].training
+        if inside:
+            args, kwargs = by_statistics(func, args, kwargs)
         if inside and (name in _RECURRENT or name in _DRAWS):
             self._draws_itself()
             if name in _RECURRENT:
@@ -166,19 +178,45 @@ def rate_of_attention(args: Any, kwargs: Any) -> float:
     return args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
 
 
+def by_statistics(func: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of a call; where it normalises and keeps statistics, as in evaluation mode.
+
+    Example:
+        >>> x, (mean, var) = torch.ones(2, 3), torch.ones(2, 3)
+        >>> by_statistics(F.batch_norm, (x, mean, var), {"training": True})[1]
+        {'training': False}
+    """
+    if func not in _TRAINS:
+        return args, kwargs
+    bound = inspect.signature(func).bind(*args, **kwargs)
+    if bound.arguments.get("running_mean") is None:
+        return args, kwargs
+    bound.arguments[_TRAINS[func]] = False
+    return bound.args, bound.kwargs
+
+
 @contextmanager
 def trained_alone(model: nn.Module, also: list[nn.Module] | None = None) -> Iterator[None]:
-    """Tell the modules that drop by themselves, without their children, that they train."""
+    """Tell the modules that drop by themselves, not their children, that they train.
+
+    What they write into buffers of their own is forgotten.
+    """
     known = list(also or ())
     for _, module in named_modules(model):
         named = "drop" in type(module).__name__.lower()
         if named or (isinstance(module, nn.RNNBase) and module.dropout > 0):
             known.append(module)
-    before = [(module, module.training) for module in known]
-    for module in known:
-        module.training = True
+    before: list[tuple[nn.Module, bool, dict[str, Tensor]]] = []
     try:
+        for module in known:
+            buffers = dict(module.named_buffers(recurse=False))
+            before.append((module, module.training, buffers))
+            module.training = True
+            for name, buffer in buffers.items():
+                setattr(module, name, buffer.clone())
         yield
     finally:
-        for module, training in reversed(before):
+        for module, training, buffers in reversed(before):
             module.training = training
+            for name, buffer in buffers.items():
+                setattr(module, name, buffer)

@@ -11,6 +11,7 @@ Exact up to rounding, in double precision where sums are concerned. The claims a
 `dropout_ensemble` and `dropout_geometric_mean`.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -93,52 +94,59 @@ def dropout_ensemble(
         link = link_for(link, runs.plain)
         counted = _Counted(n)
         runs.once(counted)
-        keep = torch.tensor(counted.keep, dtype=torch.float64)
-        R = len(keep)
-        masks = _masks(R, runs.plain.device)
-        logs = torch.where(masks, keep.log().to(masks.device), (-keep).log1p().to(masks.device))
-        weights = logs.sum(1).exp()
+        R = len(counted.rates)
+        masks, weights = _law(counted.rates, runs.plain.device)
+        own = _predicted(link, runs.plain.double())[0]
         sums = [torch.zeros((), dtype=torch.float64, device=masks.device) for _ in range(3)]
         done = 0
         chosen = _Chosen()
 
-        def one(bits: Tensor) -> Tensor:
-            chosen.bits, chosen.place = bits, 0
+        def pass_of(bits: Tensor, *, many: bool) -> Tensor:
+            chosen.bits, chosen.place, chosen.many = bits, 0, many
             return runs.once(chosen)
 
-        for z in mapped(one, one, masks, runs.portions(len(masks), memory)):
+        many, one = partial(pass_of, many=True), partial(pass_of, many=False)
+        for z in mapped(many, one, masks, runs.portions(len(masks), memory)):
             here = weights[done : done + len(z)]
             done += len(z)
-            for i, term in enumerate(_terms(link, z.double())):
+            for i, term in enumerate(_terms(link, z.double(), own)):
                 sums[i] = sums[i] + torch.tensordot(here, term, 1)
-        return _averages(sums, link, runs.plain, R)
+        return _averages(sums, link, own, runs.plain.dtype, R)
 
 
-def _masks(R: int, device: torch.device) -> Tensor:
-    numbers = torch.arange(2**R, device=device)
-    return (numbers[:, None] >> torch.arange(R, device=device)) & 1 == 1
+def _law(rates: list[float], device: torch.device) -> tuple[Tensor, Tensor]:
+    """All masks, the first unit changing fastest, and their probabilities."""
+    numbers = torch.arange(2 ** len(rates), device=device)
+    masks = (numbers[:, None] >> torch.arange(len(rates), device=device)) & 1 == 1
+    weights = torch.ones(1, dtype=torch.float64, device=device)
+    for p in rates:
+        weights = torch.cat([p * weights, (1 - p) * weights])
+    return masks, weights
 
 
-def _terms(link: str, z: Tensor) -> list[Tensor]:
-    """What is averaged: predictions, their squares, and logarithms."""
+def _predicted(link: str, z: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Predictions, and their logarithms where they are probabilities."""
     if link == "identity":
-        return [z, z * z]
+        return z, []
     logs = log_probabilities(link, z)
-    p = logs.exp()
-    return [p, p * p, logs]
+    return logs.exp(), [logs]
 
 
-def _averages(sums: list[Tensor], link: str, plain: Tensor, R: int) -> DropoutEnsemble:
-    mean, square = sums[:2]
-    variance = (square - mean * mean).clamp(min=0)
-    if link == "identity":
-        found = [mean, None, plain, variance]
-    else:
-        own = log_probabilities(link, plain).exp()
-        found = [mean, sums[2].softmax(-1), own, variance]
-        if link == "sigmoid":
-            found = [t if t is None else t[..., 1] for t in found]
-    a, g, r, v = (t if t is None else t.to(plain.dtype) for t in found)
+def _terms(link: str, z: Tensor, own: Tensor) -> list[Tensor]:
+    """What is averaged: distances from one prediction, their squares, and logarithms."""
+    p, logs = _predicted(link, z)
+    return [p - own, (p - own).square(), *logs]
+
+
+def _averages(
+    sums: list[Tensor], link: str, own: Tensor, dtype: torch.dtype, R: int
+) -> DropoutEnsemble:
+    off, square, logs = sums
+    geometric = None if link == "identity" else logs.softmax(-1)
+    found = [own + off, geometric, own, (square - off * off).clamp(min=0)]
+    if link == "sigmoid":
+        found = [t if t is None else t[..., 1] for t in found]
+    a, g, r, v = (t if t is None else t.to(dtype) for t in found)
     return DropoutEnsemble(a, g, r, v, R)  # pyright: ignore[reportArgumentType]
 
 
@@ -156,7 +164,7 @@ class _Counted(_AbstractChoice):
     """Masks that keep all, and count units."""
 
     def __init__(self, n: int):
-        self.n, self.keep = n, list[float]()
+        self.n, self.rates, self.many = n, list[float](), False
 
     def mask(self, call: Dropping, where: str) -> Tensor:
         if call.shape[:1] != (self.n,):
@@ -165,10 +173,10 @@ class _Counted(_AbstractChoice):
                 f" a mask of shape {call.shape} in {where}"
             )
         each = torch.ones(call.shape, dtype=torch.bool, device=call.x.device)
-        self.keep += [1 - call.p] * (each.numel() // self.n)
-        if len(self.keep) > _MOST:
+        self.rates += [call.p] * (each.numel() // self.n)
+        if len(self.rates) > _MOST:
             raise ValueError(
-                f"model must drop at most {_MOST} units of an example, got {len(self.keep)} up to"
+                f"model must drop at most {_MOST} units of an example, got {len(self.rates)} up to"
                 f" {where}: mc_dropout samples them"
             )
         return each

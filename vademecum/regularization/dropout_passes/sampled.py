@@ -38,7 +38,7 @@ class MCDropout(NamedTuple):
     """What passes with dropout on gave.
 
     Example:
-        >>> mc_dropout(nn.Dropout(0.0 + 1.0), torch.ones(2, 1), samples=3).mean
+        >>> mc_dropout(nn.Dropout(1.0), torch.ones(2, 1), samples=3).mean  # all dropped
         tensor([[0.],
                 [0.]])
     """
@@ -78,11 +78,11 @@ def mc_dropout(
     """Mean, variance, entropy and mutual information over passes with dropout on.
 
     On are dropout of modules (of every kind, and between recurrent layers), of functions, and in
-    attention, and dropped paths as timm and transformers have them; batch normalisation and all
-    else stay in evaluation mode. All modules are in evaluation mode and calls of dropout are
-    switched on as they are made, at the rates they bear; only a module that hides its rate then
-    (fused attention gets the rate 0) is told that it trains, by itself and without its children.
-    What precedes the first dropout is computed once for all passes that are made at a time.
+    attention, and dropped paths as timm and transformers have them; batch normalisation, layers
+    that are skipped as a whole and all else stay in evaluation mode. All modules are in evaluation
+    mode and calls of dropout are switched on as they are made, at the rates they bear; only a
+    module that hides its rate then (fused attention gets the rate 0) is told that it trains, by
+    itself and without its children. What precedes the first dropout is computed once.
 
     Args:
         model: Any module, taken in evaluation mode but for its dropout.
