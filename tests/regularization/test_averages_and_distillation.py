@@ -26,6 +26,17 @@ def test_ensemble_average_splits_exactly():
     torch.testing.assert_close(alone.ambiguity, torch.zeros(5).double())
 
 
+def test_members_without_weight_do_not_count():
+    p = torch.tensor([[[0.0, 1.0]], [[0.5, 0.5]], [[0.25, 0.75]]])
+    weights = torch.tensor([0.0, 0.5, 0.5])
+    found: Any = ensemble_average(p, torch.tensor([0]), weights=weights)
+    alone: Any = ensemble_average(p[1:], torch.tensor([0]))
+    for one, other in zip(found, alone, strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(found.mean_error, torch.tensor([8.0]).log() / 2)
+    torch.testing.assert_close(found.error, torch.tensor([8 / 3]).log())
+
+
 @pytest.mark.parametrize("shape", [(6, 5), (2, 3, 5)])
 @pytest.mark.parametrize("temperature", [0.5, 1, 4.0])
 def test_distillation_loss_is_torchs_divergence_with_the_entropy(shape, temperature):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.nn import functional as F
@@ -14,7 +15,7 @@ from vademecum.models import SlowPathWarning, mlp
 from vademecum.randomness import own_randomness
 from vademecum.regularization import Bagging, ensemble_average
 
-SMALL: dict[str, Any] = {"members": 2, "epochs": 15, "learning_rate": 0.05}
+SMALL: dict[str, Any] = {"members": 2, "epochs": 4, "batch_size": 64, "learning_rate": 0.1}
 
 
 @parametrize_with_checks([Bagging(**SMALL), Bagging(task="regression", **SMALL)])
@@ -85,6 +86,17 @@ def test_regression_scores():
     assert not hasattr(model, "predict_proba")
 
 
+def test_targets_that_are_all_the_same():
+    x, _ = data(20)
+    model = Bagging(task="regression", members=3, epochs=1).fit(x, torch.ones(20).double())
+    assert model.score(x, torch.ones(20).double()) == 0
+    assert model.oob_score_ == 0
+    assert model.score(x, model.predict(x)) == 1
+    both = torch.stack([x[:, 0], torch.ones(20).double()], 1)
+    found = Bagging(task="regression", members=3, epochs=1).fit(x, both)
+    assert found.score(x, both) == pytest.approx(r2_score(both, found.predict(x)))
+
+
 def with_statistics(d, k):
     return nn.Sequential(nn.Linear(d, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, k))
 
@@ -117,6 +129,11 @@ BAD = [
     ({"weight_decay": -1.0}, "weight_decay must be >= 0, got -1.0"),
     ({"module": lambda d, k: "net"}, "module must make an nn.Module, got str"),
     ({"module": lambda d, k: mlp([d, 2 + next(ODD), k])}, "module must make networks of one kind"),
+    ({"module": lambda d, k: nn.Identity()}, "module must make networks with parameters"),
+    ({"module": lambda d, k: nn.Linear(d, 3)},
+     "networks with outputs of shape (6, 2), got (6, 3)"),
+    ({"module": lambda d, k: nn.Linear(d, 1)},
+     "networks with outputs of shape (6, 2), got (6, 1)"),
     ({"learning_rate": 1e30, "epochs": 5}, "learning_rate must be smaller: the loss of member"),
 ]  # fmt: skip
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import entr, softmax
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -161,6 +161,10 @@ def test_batch_normalisation_does_not_move_and_hidden_rates_are_found():
 
 class HidingAndNormalising(Hiding):
     """Attention that hides its rate, and keeps statistics by itself."""
+
+    mean: Tensor
+    var: Tensor
+    calls: Tensor
 
     def __init__(self):
         super().__init__()

@@ -27,18 +27,25 @@ class StackedMembers:
     Args:
         modules: The networks, which differ in their tensors alone; they are left as they are until
             `write_back`.
+        outputs: How many numbers each of them gives for an example.
+
+    Raises:
+        ValueError: If they are of different kinds or have no parameters; when they are called, if
+            they give something else.
 
     Example:
-        >>> stack = StackedMembers([nn.Linear(2, 1) for _ in range(3)])
+        >>> stack = StackedMembers([nn.Linear(2, 1) for _ in range(3)], outputs=1)
         >>> stack(torch.zeros(5, 2)).shape
         torch.Size([3, 5, 1])
     """
 
-    def __init__(self, modules: list[nn.Module]):
+    def __init__(self, modules: list[nn.Module], *, outputs: int):
         kinds = {tuple((k, t.shape) for k, t in m.state_dict().items()) for m in modules}
         if len(kinds) > 1:
             raise ValueError("module must make networks of one kind, got different tensors")
-        self.modules, self.base = modules, modules[0]
+        if not any(True for _ in modules[0].parameters()):
+            raise ValueError("module must make networks with parameters, got none")
+        self.modules, self.base, self.outputs = modules, modules[0], outputs
         self.parameters, self.buffers = stack_module_state(modules)  # pyright: ignore
         self.mapped = True
         self._refuse_statistics()
@@ -69,6 +76,13 @@ class StackedMembers:
         return vmap(loss)(self._pass(x), y)
 
     def _pass(self, x: Tensor) -> Tensor:
+        z = self._each(x)
+        if z.shape != (*x.shape[:2], self.outputs):
+            shapes = f"({x.shape[1]}, {self.outputs}), got {tuple(z.shape[1:])}"
+            raise ValueError(f"module must make networks with outputs of shape {shapes}")
+        return z
+
+    def _each(self, x: Tensor) -> Tensor:
         def call(parameters: Any, buffers: Any, x: Tensor) -> Tensor:
             return functional_call(self.base, (parameters, buffers), (x,))
 

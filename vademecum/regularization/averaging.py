@@ -88,6 +88,8 @@ def ensemble_average(
     else:
         own, average = _of_classes(members, mean, y)
         error, errors, gains = -average, -own, average - own
+    counts = w[:, None] > 0  # a member that does not may be infinitely wrong
+    errors, gains = (torch.where(counts, t, 0) for t in (errors, gains))
     return EnsembleAverage(mean, error, w @ errors, w @ gains)
 
 

@@ -137,7 +137,7 @@ class Bagging(BaseEstimator):
             outputs = targets.shape[1]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with own_randomness(seed), torch.enable_grad():
-            stack = StackedMembers(self._networks(x, outputs))
+            stack = StackedMembers(self._networks(x, outputs), outputs=outputs)
             rows = torch.randint(len(x), (self.members, len(x))).to(x.device)
             self.loss_ = like_input(self._train(stack, x, targets, rows), X)
         stack.write_back()
@@ -222,7 +222,11 @@ class Bagging(BaseEstimator):
         return like_input(self._squeezed(mean), X)
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of right answers, or $R^2$."""
+        """The share of right answers, or $R^2$, averaged over targets.
+
+        For targets that are all the same $R^2$ is 1 if they are met and 0 if not, as scikit-learn
+        has it.
+        """
         x = self._asked(X)
         return self._score(self._predictions(x).mean(0), y, x)
 
@@ -230,8 +234,9 @@ class Bagging(BaseEstimator):
         if _classifies(self):
             return float((found.argmax(1) == labels_among(self.classes_, y, x)).double().mean())
         y = as_targets(y, x).reshape(len(x), -1).double()
-        spread = (y - y.mean(0)).square().sum(0)
-        return float((1 - (found - y).square().sum(0) / spread).mean())
+        spread, rest = (y - y.mean(0)).square().sum(0), (found - y).square().sum(0)
+        share = torch.where(spread > 0, rest / spread, (rest > 0).double())
+        return float((1 - share).mean())
 
 
 def _rows_of(y: Any, known: Tensor) -> Any:

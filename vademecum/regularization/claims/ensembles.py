@@ -63,7 +63,7 @@ def ensemble_averaging(than: Literal["mean", "best"] = "mean", pairs: float = 0.
             yield equals("ambiguity", found.ambiguity[i], apart, tol=1e-12, **at)
             yield equals("mean error", found.mean_error[i], own, tol=1e-12, **at)
         yield at_most("error against the mean member", found.error, found.mean_error, **at)
-        yield from of_probabilities(torch.randn(K, n, d + 1).softmax(2), K)
+        yield from of_probabilities(torch.randn(K, n, d + 1).softmax(2), w)
     two = torch.tensor([[0.0], [1.0]])
     error = ensemble_average(two, torch.tensor([0.0])).error
     yield equals("error of the average of 0 and 1 at 0", error, 0.25, tol=1e-15)
@@ -73,17 +73,20 @@ def ensemble_averaging(than: Literal["mean", "best"] = "mean", pairs: float = 0.
     yield equals("error of equal members", alike.error, alike.mean_error, tol=1e-15)
 
 
-def of_probabilities(p: Tensor, K: int):
+def of_probabilities(p: Tensor, w: list[float]):
     """The log-loss of averaged probabilities against the mean log-loss."""
-    n, k = p.shape[1:]
+    K, n, k = p.shape
     y = torch.randint(k, (n,))
-    found = ensemble_average(p, y)
-    own = [[-math.log(p[a, i, y[i]]) for a in range(K)] for i in range(n)]
-    loss = [-math.log(math.fsum(p[:, i, y[i]].tolist()) / K) for i in range(n)]
-    means = torch.tensor([math.fsum(row) / K for row in own])
+    found = ensemble_average(p, y, weights=torch.tensor(w))
+    right = [p[:, i, y[i]].tolist() for i in range(n)]
+    loss = [-math.log(math.fsum(a * q for a, q in zip(w, row, strict=True))) for row in right]
+    own = [-math.fsum(a * math.log(q) for a, q in zip(w, row, strict=True)) for row in right]
+    means = torch.tensor(own)
     yield equals("log-loss of the average", found.error, loss, tol=1e-12, members=K)
     yield equals("mean log-loss", found.mean_error, means, tol=1e-12, members=K)
     yield at_most("log-loss against the mean log-loss", found.error, means, members=K)
+    gain = means - torch.tensor(loss)
+    yield equals("gain in log-loss", found.ambiguity, gain, tol=1e-12, members=K)
     yield at_least("gain in log-loss", found.ambiguity, 0.0, tol=1e-15, members=K)
     yield equals("averaged probabilities together", found.mean.sum(1), 1.0, tol=1e-14, members=K)
 
