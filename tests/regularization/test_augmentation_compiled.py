@@ -81,6 +81,7 @@ def test_one_graph_without_breaks(name):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # Inductor's import
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("name", CHANGES)
