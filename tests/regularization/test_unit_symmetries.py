@@ -148,6 +148,19 @@ def test_rescale_units_by_hand():
     assert torch.equal(at(found.model, "2.weight"), at(model, "2.weight") / c)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("change", CHANGES)
+def test_half_precision_rounds_and_is_no_other_function(change, dtype):
+    model, x = mlp(nn.ReLU(), nn.ReLU()).to(dtype), torch.randn(5, 3).to(dtype)
+    found = CHANGES[change](model, x)
+    assert len(found.layers) == 2
+    assert {p.dtype for p in found.model.parameters()} == {dtype}
+    with torch.no_grad():
+        one, other = (each.double()(x.double()) for each in (model, found.model))
+    gap = (other - one).abs().max() / one.abs().max()
+    assert gap <= (0 if change == "permuted" else 8 * torch.finfo(dtype).eps) + 1e-12
+
+
 def test_flattened_channels_move_in_blocks():
     model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.Flatten(), nn.Linear(8, 1))
     swap = {"0": torch.tensor([1, 0])}

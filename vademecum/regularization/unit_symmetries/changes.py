@@ -10,8 +10,8 @@ $$W_2\, \phi(W_1 x + b_1) = W_2 P^\top \phi(P W_1 x + P b_1)
 changes the parameters and not the function. The units are found in the graph of the network's code
 (see `_rules`), with all that read them; what cannot be followed is left as it is, and named.
 
-Exact up to rounding, and looked at: the outputs are compared in double precision. Checked by the
-claim `parameter_symmetry`.
+Exact up to rounding of the new weights, and looked at: the outputs are compared in double
+precision. Checked by the claim `parameter_symmetry`.
 """
 
 from collections.abc import Callable, Mapping
@@ -169,17 +169,29 @@ def _changed(
         chosen = [(group, drawn(group.size, _device(group))) for group in free]
     else:
         chosen = list(_asked(groups, wanted, name, check))
-    copy = deepcopy(model)
-    copy.zero_grad(set_to_none=True)
-    theirs = dict(_places(copy))
+    copy = _with_units(deepcopy(model), names, chosen, apply)
+    coarse = any(t.is_floating_point() and t.itemsize < 4 for _, t in _places(model))
+    trial = _with_units(deepcopy(model).double(), names, chosen, apply) if coarse else copy
+    _insist_on_same_function(model, trial, x)
+    layers = {layer: change for group, change in chosen for layer in group.layers}
+    return UnitChange(copy, layers, left)
+
+
+def _with_units(
+    model: nn.Module,
+    names: dict[int, str],
+    chosen: list[tuple[Group, Tensor]],
+    apply: Apply,
+) -> nn.Module:
+    """The model itself, with its parameters changed."""
+    model.zero_grad(set_to_none=True)
+    own = dict(_places(model))
     with torch.no_grad():
         for group, change in chosen:
             for member in group.members.values():
-                own = theirs[names[id(member.tensor)]]
-                own.copy_(apply(own, member, change.to(own.device)))
-    _insist_on_same_function(model, copy, x)
-    layers = {layer: change for group, change in chosen for layer in group.layers}
-    return UnitChange(copy, layers, left)
+                t = own[names[id(member.tensor)]]
+                t.copy_(apply(t, member, change.to(t.device)))
+    return model
 
 
 def _groups(model: nn.Module, x: Any, *, scaling: bool) -> tuple[list[Group], dict[int, str]]:
