@@ -6,6 +6,14 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
+from tests.regularization.unit_models import (
+    Reading,
+    Squeezed,
+    Tied,
+    Turned,
+    convolutional,
+    mlp,
+)
 from vademecum.convolution import DenseNet, LeNet5, ResNet
 from vademecum.models import evaluation
 from vademecum.regularization import permute_units, rescale_units
@@ -13,59 +21,14 @@ from vademecum.regularization import permute_units, rescale_units
 CHANGES = {"permuted": permute_units, "rescaled": rescale_units}
 
 
-class Tied(nn.Module):
-    """Words in and out by one matrix, and a square layer that is used twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.words = nn.Embedding(7, 4)
-        self.turn = nn.Linear(4, 4)
-
-    def forward(self, ids):
-        h = self.words(ids)
-        h = self.turn(self.turn(h).relu()).relu() + h
-        return F.linear(h, self.words.weight)
-
-
-class Squeezed(nn.Module):
-    """A convolution whose channels are weighted by what they are on average."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6)
-        self.down, self.up = nn.Linear(6, 2), nn.Linear(2, 6)
-        self.each = nn.Conv2d(6, 6, 3, groups=6, padding="same")
-        self.end = nn.Conv2d(6, 2, 1)
-
-    def forward(self, x):
-        z = self.norm(self.conv(x)).relu_()
-        s = self.up(self.down(z.mean((2, 3))).relu()).sigmoid()
-        z = self.each(z * s[:, :, None, None])
-        z = F.max_pool2d(F.pad(z, (1, 1, 1, 1)), 2)[:, :, 1:]
-        return self.end(z).flatten(1)
-
-
-def mlp(*activations):
-    layers, d = [], 3
-    for k, activation in enumerate(activations):
-        layers += [nn.Linear(d, 4 + k), activation]
-        d = 4 + k
-    return nn.Sequential(*layers, nn.Linear(d, 2))
-
-
-def convolutional():
-    return nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-        nn.Conv2d(4, 6, 3, bias=False), nn.BatchNorm2d(6), nn.LeakyReLU(), nn.AdaptiveAvgPool2d(2),
-        nn.Flatten(), nn.Dropout(), nn.Linear(24, 5), nn.PReLU(5), nn.LayerNorm(5), nn.Linear(5, 2),
-    )  # fmt: skip
-
-
+X3 = torch.ones(1, 3)
 IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
 MODELS = {
     "mlp": (lambda: mlp(nn.ReLU(), nn.ReLU()), torch.randn(5, 3), (2, 2)),
     "tanh": (lambda: mlp(nn.Tanh(), nn.ReLU()), torch.randn(5, 3), (2, 1)),
+    "prelu": (lambda: mlp(nn.PReLU(4, init=0.3)), torch.randn(5, 3), (1, 1)),
     "convolutional": (convolutional, IMAGES, (3, 3)),
+    "turned": (Turned, IMAGES, (2, 2)),
     "sequences": (lambda: mlp(nn.ReLU()), torch.randn(2, 7, 3), (1, 1)),
     "resnet": (lambda: ResNet(18, 3, width=4), torch.randn(2, 3, 32, 32), (20, 20)),
     "lenet": (lambda: LeNet5(3), torch.randn(2, 1, 32, 32), (4, 4)),
@@ -201,6 +164,13 @@ REFUSALS = {
         lambda: nn.Sequential(nn.Linear(3, 4), nn.Softmax(1), nn.Linear(4, 2)),
         torch.ones(1, 3), "'0': they are read by submodule '1' \\(Softmax\\)",
     ),
+    "padded": (
+        lambda: Reading(lambda h: F.pad(h[:, 1:], (1, 0))), torch.ones(1, 3), "'one': they are read"
+    ),
+    "filled": (
+        lambda: nn.Sequential(nn.Conv1d(3, 4, 1), nn.ConstantPad1d(1, 1.0), nn.Conv1d(4, 2, 1)),
+        torch.ones(1, 3, 2), r"'0': they are read by submodule '1' \(ConstantPad1d\)",
+    ),
     "used elsewhere": (Computed, torch.ones(1, 3), "uses their weights|that its graph shows"),
 }  # fmt: skip
 
@@ -213,6 +183,22 @@ def test_what_cannot_be_followed_is_refused(name, change):
         CHANGES[change](make(), x)
 
 
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda h: h + 1, "add"),
+        (lambda h: torch.div(torch.tensor(2.0), h), "div"),
+        (lambda h: h * h, "mul"),
+        (lambda h: h.tanh(), "tanh"),
+    ],
+)
+def test_what_does_not_scale_is_permuted_and_never_rescaled(function, name):
+    model = Reading(function)
+    assert list(permute_units(model, X3).layers) == ["one"]
+    with pytest.raises(ValueError, match=f"'one': they are read by {name}"):
+        rescale_units(model, X3)
+
+
 def test_networks_that_concatenate_change_where_they_can():
     x = torch.randn(1, 3, 32, 32)
     found = permute_units(DenseNet(121, 3), x)
@@ -220,7 +206,6 @@ def test_networks_that_concatenate_change_where_they_can():
     assert any("cat" in reason for reason in found.left.values())
 
 
-X3 = torch.ones(1, 3)
 ERRORS = [
     (permute_units, {"permutations": {"0": torch.tensor([0, 0, 1, 2])}},
      "must hold each of 0, ..., 3 once"),
