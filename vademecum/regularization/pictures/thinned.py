@@ -35,8 +35,8 @@ def ensemble_inside_dropout(
     Each thin line is the probability that one thinned network gives, darker where its mask is more
     likely; on the right, where they lie at the place marked on the left. Evaluation with all units
     is their geometric mean, to the last digit, as long as nothing but the last layer follows the
-    dropped units; put a hidden layer behind them, and the two part. The arithmetic mean is less
-    sure than either. Keep most units, and one bundle of lines remains.
+    dropped units, and the arithmetic mean is less sure for most inputs; put a hidden layer behind
+    them, and all three part. Keep most units, and one bundle of lines remains.
 
     Knobs:
         units: How many units can be dropped.
