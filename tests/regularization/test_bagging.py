@@ -1,6 +1,7 @@
 """Bagging against networks that are trained alone, scikit-learn's checks, and sums by hand."""
 
 import re
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 from vademecum.models import SlowPathWarning, mlp
 from vademecum.randomness import own_randomness
 from vademecum.regularization import Bagging, ensemble_average
+from vademecum.regularization._stacked_members import StackedMembers
 
 SMALL: dict[str, Any] = {"members": 2, "epochs": 4, "batch_size": 64, "learning_rate": 0.1}
 
@@ -118,6 +120,10 @@ def test_dropout_of_members_differs():
     make = lambda d, k: nn.Sequential(nn.Linear(d, 8), nn.Dropout(), nn.Linear(8, k))  # noqa: E731
     model = Bagging(make, members=2, epochs=2, random_state=0).fit(x, y)
     assert torch.equal(model.predict_proba(x), model.predict_proba(x))
+    net = make(3, 2).double()
+    stack = StackedMembers([net, deepcopy(net)], outputs=2)
+    one, other = stack.losses(x.expand(2, -1, -1), y.expand(2, -1), F.cross_entropy)
+    assert one != other
 
 
 X, Y = torch.zeros(6, 2), torch.arange(6) % 2

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.regularization.dropping_models import MODELS, SLOW, Hiding, looped
 from vademecum.models import SlowPathWarning
 from vademecum.regularization import mc_dropout
+from vademecum.regularization.dropout_passes._calls import attend
 from vademecum.testing import check_instrument
 from vademecum.testing.laws import changes, snapshot
 
@@ -73,6 +74,28 @@ def test_every_kind_gives_the_values_of_torch(kind, inplace):
     if x.ndim > 2:  # all of a channel or nothing
         differ = (found != found[:1]).flatten(3)
         assert (differ.any(3) == differ.all(3)).all()
+
+
+EMPTY_ROW = torch.ones(3, 5).tril(-1) == 1
+ATTENTION: list[dict[str, Any]] = [
+    {},
+    {"is_causal": True},
+    {"attn_mask": EMPTY_ROW},
+    {"attn_mask": torch.linspace(-3, 2, 15).double().view(3, 5)},
+    {"attn_mask": torch.zeros(3, 5).double().masked_fill(~EMPTY_ROW, -torch.inf)},
+    {"scale": 0.7},
+    {"enable_gqa": True},
+]
+
+
+@pytest.mark.parametrize("options", ATTENTION)
+def test_attention_written_out_is_that_of_torch(options):
+    heads = 2 if "enable_gqa" in options else 4
+    q, k, v = (torch.randn(2, *s).double() for s in ((4, 3, 8), (heads, 5, 8), (heads, 5, 6)))
+    call, value = attend(q, k, v, dropout_p=0.3, **options)
+    assert call.p == 0.3
+    wanted = F.scaled_dot_product_attention(q, k, v, **options)
+    torch.testing.assert_close(call.x @ value, wanted)
 
 
 def test_one_example_without_an_axis_for_examples():
