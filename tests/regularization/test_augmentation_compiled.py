@@ -47,6 +47,9 @@ CHANGES: dict[str, Any] = {
         x, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, **g
     ),
     "pca_jitter": lambda x, **g: pca_jitter(x, 0.5, covariance=None, **g),
+    "pca_jitter of a covariance": lambda x, **g: pca_jitter(
+        x, 0.5, covariance=torch.eye(3, device=x.device) + 1, **g
+    ),
     "mixup": lambda x, **g: mixup(x, labels(x), classes=6, **g),
     "cutmix": lambda x, **g: cutmix(x, labels(x), classes=6, **g),
     "patch_position_task": lambda x, **g: patch_position_task(x, 3, **g),

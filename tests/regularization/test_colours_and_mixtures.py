@@ -1,10 +1,11 @@
 """Colours step by step as their formulas say; mixtures and their labels."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from scipy import stats
+from scipy import linalg, stats
 
 from vademecum.regularization import colour_jitter, mixup, pca_jitter
 from vademecum.regularization.augmentation.mixtures import symmetric_beta
@@ -86,6 +87,28 @@ def test_colours_in_portions():
     z = colour_jitter(x.clone().requires_grad_(), brightness=0.3, contrast=0.3, saturation=0.5,
                       hue=0.1)  # fmt: skip
     torch.testing.assert_close(y, z.detach(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["root", "alexnet"])
+def test_pca_jitter_does_not_depend_on_the_eigenvectors_that_were_found(form):
+    """The move is the root of the covariance, or the covariance, times a normal vector."""
+    A = torch.randn(3, 3, dtype=torch.float64)
+    C, x = A @ A.T, torch.rand(7, 3, 2, 2, dtype=torch.float64)
+    twice = torch.diag(torch.tensor([2.0, 2.0, 5.0], dtype=torch.float64))  # a plane of axes
+    for S in (C, twice):
+        y = pca_jitter(x, 0.3, covariance=S, form=form, generator=torch.Generator().manual_seed(1))
+        normal = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        found: Any = linalg.sqrtm(S.numpy())  # typed as one of several kinds
+        root = torch.from_numpy(found) if form == "root" else S
+        torch.testing.assert_close(y - x, (0.3 * normal @ root)[:, :, None, None].expand_as(x))
+
+
+def test_pca_jitter_takes_the_covariance_of_the_batch():
+    x = torch.rand(6, 3, 4, 5, dtype=torch.float64)
+    own = torch.cov(x.transpose(0, 1).flatten(1), correction=0)
+    y, z = (pca_jitter(x, covariance=C, generator=torch.Generator().manual_seed(1))
+            for C in (None, own))  # fmt: skip
+    torch.testing.assert_close(y, z)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2, 0.5, 1.0, 3.0])

@@ -59,6 +59,12 @@ def test_scores_that_would_overflow():
     torch.testing.assert_close(loss, torch.tensor(1e6).add(torch.tensor(2.0).log()))
 
 
+def test_a_loss_near_zero_is_not_the_difference_of_large_numbers():
+    """Each finds its own key by 100 nats at least, among others of 0."""
+    q = torch.linspace(10, 15, 64).diag()
+    assert 0 <= info_nce_loss(q, q, temperature=0.7) < 1e-20
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_close_to_single(dtype):
     q, k = F.normalize(torch.randn(2, 200, 32), dim=-1)
@@ -110,6 +116,30 @@ class Latents(nn.Module):
 
 def test_contrastive_predictive_coding_keeps_the_laws_of_parts():
     check_part(Latents(), torch.randn(3, 7, 6), devices=("cpu",))
+
+
+def test_contrastive_predictive_coding_of_a_wide_latent_and_a_narrow_prediction():
+    """As under autocast, where linear maps are in half precision and norms are not."""
+    net = coding()
+    narrow = net.predictions[0].register_forward_hook(lambda *call: call[2].bfloat16())
+    x = torch.randn(3, 7, 6)
+    found = net(x)
+    narrow.remove()
+    assert found.losses.dtype == torch.float32
+    torch.testing.assert_close(found.losses, net(x).losses, rtol=0.02, atol=0.02)
+
+
+def test_information_of_many_pairs_in_half_precision():
+    """70,000 is beyond the largest number of float16, its logarithm is not."""
+
+    class Same(nn.Module):
+        def forward(self, x):
+            return x
+
+    net = ContrastivePredictiveCoding(Same(), Same(), 1, ahead=1, memory=2**22).half()
+    net.requires_grad_(False)
+    found = net(torch.zeros(350, 3, 1, dtype=torch.float16))
+    torch.testing.assert_close(found.information.float(), torch.zeros(1), rtol=0, atol=0.01)
 
 
 def test_contrastive_predictive_coding_learns_a_walk():

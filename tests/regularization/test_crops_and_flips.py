@@ -75,6 +75,21 @@ def test_random_crop_of_images_that_are_not_contiguous():
     assert y.equal(random_crop(whole[3:].clone(), 4))
 
 
+def test_random_crop_where_tensors_are_made_elsewhere_by_default():
+    x = torch.rand(5, 2, 6, 6)
+    torch.manual_seed(0)
+    wanted = random_crop(x, 5, padding=1)
+    torch.manual_seed(0)
+    with torch.device("meta"):
+        found = random_crop(x, 5, padding=1)
+    assert found.equal(wanted)
+
+
+def test_images_that_stay_as_they_are_are_copied():
+    x = torch.rand(2, 1, 3, 3)
+    assert random_flip(x, horizontal=0.0).data_ptr() != x.data_ptr()
+
+
 @pytest.mark.parametrize("shape", [(), (2,)])
 def test_masks_move_as_images_do(shape):
     x = torch.rand(40, 3, 10, 12)

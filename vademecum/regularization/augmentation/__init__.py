@@ -1,4 +1,9 @@
-"""More examples from those at hand: images changed at random, each in its own way."""
+"""More examples from those at hand: images changed at random, each in its own way.
+
+All of them can be compiled, `torch.compile(fullgraph=True)`, with torch's global generator: its
+compiler cannot trace calls with a `torch.Generator` of one's own, and breaks the graph there or,
+with `fullgraph=True`, refuses. Seed by `torch.manual_seed` then.
+"""
 
 from vademecum.regularization.augmentation._batches import Augmented
 from vademecum.regularization.augmentation.affine_maps import random_affine

@@ -78,28 +78,35 @@ def pair(name: str, value: Any, *, low: int) -> tuple[int, int]:
 
 
 def span(
-    name: str, value: Any, *, low: float = -torch.inf, high: float = torch.inf, around: float = 0.0
+    name: str,
+    value: Any,
+    *,
+    low: float = -torch.inf,
+    high: float = torch.inf,
+    around: float | None = 0.0,
 ) -> tuple[float, float]:
-    """The ends of a range: two numbers, or those that lie `value` below and above `around`."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if len(value) != 2:
-            raise ValueError(f"{name} must be a number or a pair of them, got {value!r}")
+    """The ends of a range: two numbers or, unless `around` is None, so far below and above it."""
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    if several or around is None:
+        if not several or len(value) != 2:
+            kind = "a pair of numbers" if around is None else "a number or a pair of them"
+            raise ValueError(f"{name} must be {kind}, got {value!r}")
         first, last = (float(number(name, v, low=low, high=high)) for v in value)
         if first > last:
             raise ValueError(f"{name} must not decrease, got {value!r}")
         return first, last
-    reach = float(number(name, value, low=0.0))
-    number(f"{name} + {around:g}", around + reach, high=high)
+    reach = float(number(name, value, low=0.0, high=high - around))
     return max(around - reach, low), around + reach
 
 
 def fill_for(name: str, fill: float, dtype: torch.dtype) -> float:
     """A value that the dtype can hold, to put where no pixel is."""
     fill = number(name, fill)
-    if not dtype.is_floating_point and dtype != torch.bool:
-        limits = torch.iinfo(dtype)
-        whole(name, int(fill) if fill == int(fill) else fill, low=limits.min, high=limits.max)
-    return fill
+    if dtype.is_floating_point:
+        limits = torch.finfo(dtype)
+        return number(name, fill, low=limits.min, high=limits.max)
+    low, high = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return whole(name, int(fill) if fill == int(fill) else fill, low=low, high=high)
 
 
 def uniform(

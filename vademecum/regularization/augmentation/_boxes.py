@@ -39,8 +39,8 @@ def draw_boxes(
 ) -> Boxes:
     """Boxes of random area, shape and place, as integers in double precision."""
     H, W = x.shape[2:]
-    area = span("scale", scale, low=0.0, high=1.0)
-    shape = span("ratio", ratio, low=0.0)
+    area = span("scale", scale, low=0.0, high=1.0, around=None)
+    shape = span("ratio", ratio, low=0.0, around=None)
     if shape[0] == 0:
         raise ValueError(f"ratio must be > 0, got {ratio}")
     u = uniform(x, 4, generator=generator, dtype=torch.float64)

@@ -8,8 +8,8 @@ A = s\, R(\theta) \begin{pmatrix} 1 & \tan\phi \\ 0 & 1 \end{pmatrix} ,$$
 $x$ to the right and $y$ upwards, so that $\theta > 0$ turns against the clock. The pixel of the
 result at $q$ is the image at $A^{-1}(q - c - t) + c$, bilinear between the four pixels around, the
 fill value beyond the border; masks take the nearest pixel. Positions are computed in the precision
-of the images, single at least; `scipy.ndimage.affine_transform` of order 1 in its mode
-"grid-constant" gives the same.
+of the images, single at least, and pixels are rounded relative to the fill value;
+`scipy.ndimage.affine_transform` of order 1 in its mode "grid-constant" gives the same.
 """
 
 import math
@@ -91,19 +91,20 @@ def random_affine(
                   [1, 3]]]], dtype=torch.uint8)
     """
     x = images("x", x)
-    if span("scale", scale, low=0.0)[0] == 0:
+    factors = span("scale", scale, low=0.0, around=None)
+    if factors[0] == 0:
         raise ValueError(f"scale must be > 0, got {scale}")
     u = uniform(x, 5, generator=generator, dtype=torch.float64)
     turn = between(span("degrees", degrees), u[:, 0]) * (math.pi / 180)
     slant = between(span("shear", shear, low=-89.0, high=89.0), u[:, 1]) * (math.pi / 180)
     move = between(span("translate", translate, low=-1.0, high=1.0), u[:, 2:4])
-    factor = between(span("scale", scale), u[:, 4])
+    factor = between(factors, u[:, 4])
     rows, columns = _positions(x, turn, slant, move, factor)
     fill = fill_for("fill", fill, x.dtype)
     changed = None
     if masks is not None:
-        value = fill_for("mask_fill", mask_fill, masks.dtype)
-        changed = _nearest(masks_for(x, masks), rows + columns, value)
+        m = masks_for(x, masks)
+        changed = _nearest(m, rows + columns, fill_for("mask_fill", mask_fill, m.dtype))
     return together(_sampled(x, rows, columns, fill), masks, changed)
 
 

@@ -14,7 +14,10 @@ cut to its range once, at the end.
 **Along the principal axes**: $C = \sum_i \lambda_i p_i p_i^\top$ being the covariance of colours,
 all pixels of an image are moved by $\sum_i \alpha_i \sqrt{\lambda_i}\, p_i$ with
 $\alpha_i \sim \mathcal N(0, \sigma^2)$, which has covariance $\sigma^2 C$. AlexNet took $\lambda_i$
-for the root, with covariance $\sigma^2 C^2$. Checked by the claim `regularization.pca_jitter`.
+for the root, with covariance $\sigma^2 C^2$. The coefficients are those of a normal vector
+$\varepsilon$ of the channels, $\alpha_i = \sigma p_i^\top \varepsilon$: so the move is
+$\sigma C^{1/2} \varepsilon$ (AlexNet: $\sigma C \varepsilon$), whichever eigenvectors were found.
+Checked by the claim `regularization.pca_jitter`.
 """
 
 from typing import Literal
@@ -83,7 +86,7 @@ def colour_jitter(
         raise ValueError(f"x must have 3 channels, or 1 without saturation and hue,"
                          f" got {x.shape[1]}")  # fmt: skip
     if limits is not None:
-        limits = span("limits", limits)
+        limits = span("limits", limits, around=None)
     u = uniform(x, 4, generator=generator, dtype=torch.float64)
     b, k, s, h = (between(r, u[:, i]) for i, r in enumerate(ranges))
     A = (k * b)[:, None, None] * _colour_map(s, h, x.shape[1])
@@ -151,26 +154,32 @@ def pca_jitter(
         generator: Where random numbers come from; torch's global generator by default.
 
     Raises:
-        ValueError: If `std` is negative or NaN, or `covariance` not symmetric.
+        ValueError: If `std` is negative or NaN, or `covariance` not symmetric or not positive
+            semidefinite, or colours without it are not finite (values are not seen under
+            `torch.compile`).
 
     References:
         Krizhevsky, Sutskever and Hinton, ImageNet classification with deep convolutional neural
         networks, NeurIPS, 2012.
 
     Example:
-        >>> y = pca_jitter(torch.rand(2, 3, 4, 4), covariance=torch.eye(3)) - 1.0
         >>> pca_jitter(torch.zeros(1, 3, 4, 4)).abs().max()  # colours that are all the same
         tensor(0.)
+        >>> y = pca_jitter(torch.zeros(5, 2, 1, 1), covariance=torch.ones(2, 2))  # one axis, (1, 1)
+        >>> torch.allclose(y[:, 0], y[:, 1])
+        True
     """
     x = images("x", x)
     number("std", std, low=0)
     choice("form", form, ("root", "alexnet"))
     n, c = x.shape[:2]
-    if covariance is None:
-        covariance = colour_covariance(x)
-    elif symmetric("covariance", covariance).shape != (c, c):
-        raise ValueError(f"covariance must be {c} x {c}, got {tuple(covariance.shape)}")
-    values, axes = torch.linalg.eigh(covariance.to(x.device, torch.float64))
+    C = colour_covariance(x) if covariance is None else _insist_on("covariance", covariance, c)
+    seen = not torch.compiler.is_compiling()
+    if covariance is None and seen and not bool(C.isfinite().all()):
+        raise ValueError("x must be finite where covariance is not given, got NaN or infinity")
+    values, axes = torch.linalg.eigh(C.to(x.device, torch.float64))
+    if covariance is not None and seen:
+        _insist_on_sign("covariance", values, covariance.dtype)
     values = values.clamp(min=0)
     alpha = torch.randn(n, c, dtype=torch.float64, **source(generator, x.device)).to(x.device)
     size = values.sqrt() if form == "root" else values
@@ -178,6 +187,21 @@ def pca_jitter(
     z = precise(x)
     y = torch.add(z, move.to(z.dtype)[:, :, None, None], out=room(x, *x.shape, dtype=z.dtype))
     return as_before(y, x.dtype)
+
+
+def _insist_on(name: str, C: Tensor, c: int) -> Tensor:
+    """A symmetric matrix of this size; under the compiler, which sees no values, of this size."""
+    C = C if torch.compiler.is_compiling() else symmetric(name, C)
+    if C.shape != (c, c):
+        raise ValueError(f"{name} must be {c} x {c}, got {tuple(C.shape)}")
+    return C
+
+
+def _insist_on_sign(name: str, values: Tensor, dtype: torch.dtype) -> None:
+    """Eigenvalues, in order, that are not negative beyond the rounding of the matrix."""
+    low, high = float(values[0]), float(values[-1])
+    if low < -len(values) * torch.finfo(dtype).eps * max(high, -low):
+        raise ValueError(f"{name} must be positive semidefinite, got an eigenvalue of {low:.3g}")
 
 
 def colour_covariance(x: Tensor) -> Tensor:

@@ -83,8 +83,8 @@ def random_erasing(
     gone = gone & (uniform(x, 1, 1, 1, generator=generator) < p)
     changed = None
     if masks is not None:
-        value = fill_for("mask_fill", mask_fill, masks.dtype)
-        changed = masks_for(x, masks).masked_fill(gone, value)
+        m = masks_for(x, masks)
+        changed = m.masked_fill(gone, fill_for("mask_fill", mask_fill, m.dtype))
     return together(_without(x, gone, fill_for("fill", fill, x.dtype)), masks, changed)
 
 

@@ -156,7 +156,7 @@ def symmetric_beta(x: Tensor, alpha: float, generator: torch.Generator | None) -
     """A number between 0 and 1 for each example, of the law Beta(alpha, alpha)."""
     u = uniform(x, 2, generator=generator, dtype=torch.float64)
     cos = (2 * torch.pi * u[:, 1]).cos()
-    q = ((1 - u[:, 0]) ** (-1 / alpha) - 1) * cos.square()
+    q = torch.expm1(-torch.log1p(-u[:, 0]) / alpha) * cos.square()
     smaller = 0.5 / ((1 + q) * (1 + (1 / (1 + 1 / q)).sqrt()))  # without cancellation
     return torch.where(cos < 0, smaller, 1 - smaller)
 

@@ -72,6 +72,8 @@ def random_flip(
 
 
 def _images_mirrored(x: Tensor, coins: Tensor, p: tuple[float, float]) -> Tensor:
+    if p == (0, 0):
+        return x.clone()
     x = x if not p[1] else columns_mirrored(x, coins[:, 1] < p[1])
     return x if not p[0] else rows_mirrored(x, coins[:, 0] < p[0])
 

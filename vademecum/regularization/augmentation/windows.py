@@ -96,8 +96,8 @@ def random_crop(
     places = top, left, (h, w), border
     changed = None
     if masks is not None:
-        value = fill_for("mask_fill", mask_fill, masks.dtype)
-        changed = _cut(masks_for(x, masks), *places, value)
+        m = masks_for(x, masks)
+        changed = _cut(m, *places, fill_for("mask_fill", mask_fill, m.dtype))
     return together(_cut(x, *places, fill_for("fill", fill, x.dtype)), masks, changed)
 
 
@@ -148,23 +148,23 @@ def _runs(
     planes, pixel = (1, c) if last else (c, 1)  # a pixel's channels lie together, or apart
     lines = (x.permute(0, 2, 3, 1) if last else x.contiguous()).reshape(n, planes * H, W * pixel)
     run, pitch = w * pixel, (W + q) * pixel
-    down = (top[:, None] + torch.arange(h) - p)[:, None]
+    down = (top[:, None] + torch.arange(h, device=x.device) - p)[:, None]
     beyond = (down < 0) | (down >= H)
-    down = down + torch.arange(planes)[:, None] * H
+    down = down + torch.arange(planes, device=x.device)[:, None] * H
     out = room(x, n, planes * h, run)
     assert out is not None
     flat, inner, parts = lines.view(-1), None, [slice(0, n)]
     if p or q:
         parts = portions(n, each=planes * H * pitch * x.itemsize, memory=_PORTION)
         gap, most = q * pixel, parts[0].stop * planes * H * pitch
-        flat = torch.full((gap + most + run,), fill, dtype=x.dtype)
+        flat = torch.full((gap + most + run,), fill, dtype=x.dtype, device=x.device)
         inner = flat[gap : gap + most].view(-1, planes * H, pitch)[:, :, : W * pixel]
     runs = flat.as_strided((flat.numel() - run + 1, run), (1, 1))
     for part in parts:
         k = part.stop - part.start
         if inner is not None:
             inner[:k] = lines[part]
-        line = torch.arange(k)[:, None, None] * (planes * H) + down[part]
+        line = torch.arange(k, device=x.device)[:, None, None] * (planes * H) + down[part]
         starts = line * pitch + left[part, None, None] * pixel
         starts = torch.where(beyond[part], flat.numel() - run, starts) if p else starts
         torch.index_select(runs, 0, starts.flatten(), out=out[part].view(-1, run))

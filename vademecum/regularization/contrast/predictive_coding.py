@@ -12,6 +12,7 @@ sequences of the batch. $\log N - \ell_r$ estimates from below what the past tel
 were negatives independent.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -108,15 +109,18 @@ class ContrastivePredictiveCoding(nn.Module):
         n, T = z.shape[:2]
         if self.ahead >= T or c.shape[:2] != z.shape[:2]:
             raise ValueError(
-                f"latents and contexts must be equally long, and longer than ahead = {self.ahead},"
-                f" got {T} and {c.shape[1]}"
+                f"latents and contexts must be equally many and long, and longer than"
+                f" ahead = {self.ahead},"
+                f" got {tuple(z.shape[:2])} and {tuple(c.shape[:2])}"
             )
         losses, bounds = [], []
         for r, predict in enumerate(self.predictions, 1):
             query, key = predict(c[:, :-r]).flatten(0, 1), z[:, r:].flatten(0, 1)
+            wide = torch.promote_types(query.dtype, key.dtype)  # autocast may narrow one of them
+            query, key = query.to(wide), key.to(wide)
             loss = info_nce_loss(query, key, temperature=self.temperature, memory=self.memory)
             losses.append(loss)
-            bounds.append(torch.log(loss.new_tensor(n * (T - r))) - loss.detach())
+            bounds.append(math.log(n * (T - r)) - loss.detach())
         return PredictiveCoding(torch.stack(losses).mean(), torch.stack(losses),
                                 torch.stack(bounds), z, c)  # fmt: skip
 

@@ -11,8 +11,9 @@ $$\nabla_q \ell = \frac{P k - k}{N \tau} , \qquad \nabla_k \ell = \frac{P^\top q
 
 A tile holds the scores of a few queries with all keys. Its rows are complete, so what it gives to
 the loss and to both gradients is found at once, with the three products that the dense formula
-takes, and the $N \times N$ matrix never exists; the backward pass only scales. A second derivative
-alone takes that matrix. Exact up to rounding. Checked by the claim `regularization.infonce`.
+takes, and the $N \times N$ matrix never exists; the backward pass only scales. Second derivatives
+(`create_graph=True`) take that matrix, whatever `memory` says. Exact up to rounding, which in half
+precision is also that of scores. Checked by the claim `regularization.infonce`.
 """
 
 from typing import Any
@@ -38,13 +39,15 @@ def info_nce_loss(
 ) -> Float[Tensor, ""]:
     r"""The mean over queries of the cross-entropy of finding one's own key among all.
 
-    Rows are taken as they are: normalise them for cosines.
+    Rows are taken as they are: normalise them for cosines. Loss and gradient never hold the N x N
+    matrix of scores; a gradient of the gradient (`create_graph=True`) does.
 
     Args:
         query: The queries, a row each.
         key: The keys; the i-th belongs to the i-th query, and all others are its negatives.
         temperature: By what scores are divided.
-        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. Beside
+            gradients, which are as large as the inputs, and a row of scores at least.
 
     Raises:
         ValueError: If the shapes, dtypes or devices differ, or the temperature is not positive.
@@ -117,10 +120,9 @@ def _pass(
     for part in portions(N, each=each, memory=limit):
         rows = q[part]
         s = torch.mm(rows, k.T, out=tile[: len(rows)]).to(wide).div_(temperature)
-        own = s.diagonal(part.start).sum()
-        most = s.amax(1, keepdim=True)
-        total = s.sub_(most).exp_().sum(1, keepdim=True)
-        loss += (most + total.log()).double().sum() - own.double()
+        own = s.sub_(s.amax(1, keepdim=True)).diagonal(part.start).double().sum()
+        total = s.exp_().sum(1, keepdim=True)
+        loss += total.log().double().sum() - own
         weights = s.to(q.dtype)
         if dq is not None:
             mean = torch.mm(weights, k, out=dq[part])

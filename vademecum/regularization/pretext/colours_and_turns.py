@@ -60,8 +60,9 @@ class Colourisation(NamedTuple):
     def images(self) -> Float[Tensor, " n 3 h w"]:
         """The images in red, green and blue; with predicted labels, the coloured ones."""
         to = torch.cat((LUMINANCE[None], CHROMA)).to(self.inputs.device)
-        back = torch.linalg.inv(to).to(self.inputs.dtype)
-        return torch.einsum("ij,njhw->nihw", back, torch.cat((self.inputs, self.labels), 1))
+        y = precise(torch.cat((self.inputs, self.labels), 1))
+        back = torch.linalg.inv(to).to(y.dtype)
+        return torch.einsum("ij,njhw->nihw", back, y).to(self.inputs.dtype)
 
 
 def colourisation_task(x: Shaped[Tensor, " n 3 h w"]) -> Colourisation:
@@ -84,9 +85,11 @@ def colourisation_task(x: Shaped[Tensor, " n 3 h w"]) -> Colourisation:
     """
     if images("x", x).shape[1] != 3:
         raise ValueError(f"x must have 3 channels, got {x.shape[1]}")
-    z = precise(x) / 255 if x.dtype == torch.uint8 else x
+    z = precise(x)
+    z = z / 255 if x.dtype == torch.uint8 else z
     both = torch.cat((LUMINANCE[None], CHROMA)).to(z.device, z.dtype)
     y = torch.einsum("ij,njhw->nihw", both, z)
+    y = y.to(x.dtype) if x.is_floating_point() else y
     return Colourisation(y[:, :1], y[:, 1:])
 
 
