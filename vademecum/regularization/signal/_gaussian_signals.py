@@ -26,7 +26,7 @@ from vademecum.expectations import GaussianExpectations
 __all__ = ["closed_form", "slope_of", "through"]
 
 _TERMS, _POINTS, _REACH = 64, 6001, 12.0
-_CENTRED = 0.01  # a squared mean below this part of the second moment is taken for zero
+_CENTRED = 1e-4  # a squared mean below this part of the second moment is taken for zero
 
 
 @cache

@@ -161,7 +161,7 @@ class Noise(LayerMap):
 
     def forward(self, given: Sequence[Estimate]) -> Estimate:
         (u,) = given
-        return Estimate(self._gain * u.q, u.p if self._gain else 0.0, u.m)
+        return Estimate(self._gain * u.q, u.p, u.m) if self._gain else Estimate(0.0, 0.0, 0.0)
 
     def backward(self, given: Sequence[Estimate]) -> Factors:
         return [(self._gain, 1.0)]

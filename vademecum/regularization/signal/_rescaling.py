@@ -44,10 +44,12 @@ def factors_of(name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
         return at(1, "other"), None
     if name == "multi_head_attention_forward":
         return at(11, "out_proj_weight"), at(12, "out_proj_bias")
-    if name == "batch_norm":
+    if name in ("batch_norm", "instance_norm"):
         return at(3, "weight"), at(4, "bias")
     if name in ("layer_norm", "group_norm"):
         return at(2, "weight"), at(3, "bias")
+    if name == "rms_norm":
+        return at(2, "weight"), None
     return None, None
 
 
