@@ -37,6 +37,8 @@ def test_objective_is_its_formula_and_never_falls(kind):
     assert (model.objective_.diff() >= -1e-9).all()
     assert model.converged_
     assert len(model.objective_) == model.n_iter_ + 1
+    gains = model.objective_.diff() / 340
+    assert gains[-1] <= model.tol < gains[:-1].min()  # for each example
     spreads, eye = np.asarray(model.covariances_), np.eye(3)
     full = {
         "spherical": lambda: [s * eye for s in spreads],
@@ -60,6 +62,10 @@ def test_objective_is_its_formula_and_never_falls(kind):
     )
     np.testing.assert_allclose(model.score_samples(more), np.log(joint[40:].sum(1)), rtol=1e-9)
     np.testing.assert_allclose(np.exp(model.predict_log_proba(x)), model.predict_proba(x))
+    sure = np.full((1, 3), 1e3), np.full((1, 3), 1e4)
+    for far in sure:
+        assert model.predict_log_proba(far).max() == 0
+        assert np.isfinite(model.predict_log_proba(far)).all()
 
 
 def test_without_unlabelled_inputs_it_is_discriminant_analysis():
@@ -78,6 +84,21 @@ def test_without_unlabelled_inputs_it_is_discriminant_analysis():
         cov = np.cov(x[y == k].T)
         np.testing.assert_allclose(full.covariances_[k] * factor[k], cov, rtol=1e-6)
     assert (full.predict(more) == theirs.predict(more)).mean() > 0.98
+
+
+@pytest.mark.parametrize("kind", ["spherical", "diag", "tied", "full"])
+def test_covariances_of_labels_alone_are_scatters_and_the_term_on_them(kind):
+    x, y, _ = data(n=90)
+    model: Any = SemiSupervisedGMM(covariance=kind, reg_covar=0.3).fit(x, y)
+    r, eye = 0.3 * x.var(0).mean() * 90, np.eye(3)
+    scatters = np.stack([30 * np.cov(x[y == k].T, bias=True) + r * eye for k in range(3)])
+    wanted = {
+        "spherical": np.trace(scatters, axis1=1, axis2=2) / 3 / 30,
+        "diag": np.stack([np.diag(s) for s in scatters]) / 30,
+        "tied": (scatters.sum(0) - 2 * r * eye) / 90,
+        "full": scatters / 30,
+    }[kind]
+    np.testing.assert_allclose(model.covariances_, wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_inputs_of_weight_zero_have_no_effect():

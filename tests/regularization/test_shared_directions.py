@@ -61,6 +61,15 @@ def test_objective_is_its_formula_and_never_grows(rank):
                                atol=1e-12)  # fmt: skip
     np.testing.assert_allclose(model.loadings_ @ model.representation_, model.coef_, atol=1e-10)
     assert np.linalg.matrix_rank(model.coef_, tol=1e-8) <= r
+    assert (model.representation_.max(1) == np.abs(model.representation_).max(1)).all()
+    again = MultiTaskLinear(rank=rank, alpha=0.5, tol=1e-14, max_iter=5000).fit(x, y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)  # nothing is drawn
+
+
+def test_a_task_of_one_example_is_its_mean():
+    x, y, _ = data(n=9)
+    model = MultiTaskLinear().fit(x, y[:, 0], tasks=["a"] * 8 + ["b"])
+    np.testing.assert_allclose(model.predict(x[8:], tasks=["b"]), y[8:, 0])
 
 
 def test_no_other_start_finds_less():
