@@ -240,7 +240,7 @@ def _joint(
 ) -> Iterator[tuple[str, Slopes]]:
     """For each tensor of a layer with several, all of them as one."""
     for _, module in named_modules(model):
-        inside = dict.fromkeys(names[id(p)] for p in module._parameters.values() if p is not None)
+        inside = dict.fromkeys(names[id(p)] for p in module.parameters(recurse=False))
         parts = [measured[name].whole() for name in inside if name in measured]
         if len(parts) > 1:
             joined = Slopes(*(torch.cat(each, 1) for each in zip(*parts, strict=True)))

@@ -173,7 +173,7 @@ semi_supervised.foil("unlabelled inputs counted half", weight=0.5, refuted_by="j
 
 
 def tasks(t: int, n: int, d: int, noise: float, shared: bool) -> tuple[Tensor, ...]:
-    """Examples of linear tasks, each with its own, and the true weights, all of length 1."""
+    """Examples of linear tasks, each with its own, and the true weights, 1/2 to 3/2 long."""
     W = torch.randn(t, d)
     if shared:
         W = torch.randn(t, 1).sign() * torch.randn(d).expand(t, d)
