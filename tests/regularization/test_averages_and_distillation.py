@@ -35,6 +35,7 @@ def test_members_without_weight_do_not_count():
         torch.testing.assert_close(one, other)
     torch.testing.assert_close(found.mean_error, torch.tensor([8.0]).log() / 2)
     torch.testing.assert_close(found.error, torch.tensor([8 / 3]).log())
+    torch.testing.assert_close(found.ambiguity, found.mean_error - found.error)
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (2, 3, 5)])
