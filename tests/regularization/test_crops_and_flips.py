@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from vademecum.regularization import (
     cutmix,
+    motion_task,
     patch_position_task,
     random_crop,
     random_erasing,
@@ -197,3 +198,15 @@ def test_patches_of_channels_last_images():
         tasks.append(patch_position_task(z, 4))
     assert tasks[0].inputs.equal(tasks[1].inputs)
     assert tasks[0].labels.equal(tasks[1].labels)
+
+
+@pytest.mark.parametrize(
+    ("most", "down", "right"),
+    [(None, (-3, 2), (-3, 3)), (2, (-2, 2), (-2, 2)), (0, (0, 0), (0, 0))],
+)
+def test_frames_move_by_displacements_of_the_range_that_was_asked_for(most, down, right):
+    inputs, labels = motion_task(torch.rand(600, 1, 6, 7), most=most)
+    for axis, (low, high) in enumerate((down, right)):
+        assert labels[:, axis].unique().equal(torch.arange(low, high + 1))
+    for (first, second), move in zip(inputs[:20], labels[:20].tolist(), strict=True):
+        assert second.equal(first.roll(move, (1, 2)))
