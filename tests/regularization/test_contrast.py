@@ -78,6 +78,12 @@ def test_half_precision_is_close_to_single(dtype):
 def test_second_derivatives():
     q, k = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda a, b: info_nce_loss(a, b, temperature=0.7), (q, k))
+    for once, wanted in zip(
+        torch.autograd.grad(info_nce_loss(q, k, temperature=0.7), (q, k), create_graph=True),
+        torch.autograd.grad(dense(q, k, 0.7), (q, k)),
+        strict=True,
+    ):
+        torch.testing.assert_close(once, wanted)
 
 
 def test_log_n_minus_the_loss_stays_below_the_information():
