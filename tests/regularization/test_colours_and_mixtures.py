@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import linalg, stats
 
-from vademecum.regularization import colour_jitter, mixup, pca_jitter
+from vademecum.regularization import colour_jitter, cutmix, mixup, pca_jitter
 from vademecum.regularization.augmentation.mixtures import symmetric_beta
 
 WEIGHTS = torch.tensor([0.299, 0.587, 0.114], dtype=torch.float64)
@@ -150,3 +150,10 @@ def test_mixup_with_a_gradient():
     mixup(x, torch.arange(6), classes=6).images.sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad.sum(), torch.tensor(24.0))
+
+
+def test_a_box_of_cutmix_has_the_area_that_its_share_leaves():
+    torch.manual_seed(0)
+    found = cutmix(torch.rand(400, 1, 64, 64), torch.zeros(400, 1), alpha=1e9)
+    side = math.floor(64 * math.sqrt(0.5))  # a share of 1/2, where no edge cuts the box off
+    assert float(found.share.min()) == pytest.approx(1 - side**2 / 64**2, abs=1e-6)
