@@ -23,7 +23,7 @@ def normalised_gradient(
     examples: Annotated[int, Range(2, 40)] = 12,
     push: Annotated[float, Range(-1.5, 1.5, 0.25)] = 1.0,
     stretch: Annotated[float, Range(-1.5, 1.5, 0.25)] = -1.0,
-    spread: Annotated[float, Range(0.5, 2, 2**0.25, log=True)] = 1.0,
+    spread: Annotated[float, Range(0.5, 2, 2, log=True)] = 1.0,
 ) -> Figure:
     """What batch normalisation passes back of a gradient.
 

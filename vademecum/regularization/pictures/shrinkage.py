@@ -29,7 +29,7 @@ def decay_and_stopping(
     conditioning: Annotated[float, Range(1, 100, 10**0.25, log=True)] = 10.0,
     decay: Annotated[float, Range(0.00390625, 8, 2, log=True)] = 0.25,
     step: Annotated[float, Range(0.05, 1.8, 0.05)] = 0.2,
-    angle: Annotated[float, Range(0, 90, 5)] = 50.0,
+    angle: Annotated[float, Range(0.0, 90.0, 5.0)] = 50.0,
 ) -> Figure:
     """Weight decay and early stopping on one quadratic.
 

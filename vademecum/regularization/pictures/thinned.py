@@ -117,7 +117,7 @@ def _draw_spread(axes: Axes, there: Tensor, weights: Tensor, found: DropoutEnsem
     edges = torch.linspace(0, 1, BINS + 1, dtype=torch.float64)
     place = (there * BINS).long().clamp(max=BINS - 1)
     shares = torch.zeros(BINS, dtype=torch.float64).index_add(0, place, weights)
-    axes.barh(edges[:-1], shares, 1 / BINS, align="edge", color=GREY, alpha=0.5)
+    axes.barh(edges[:-1].numpy(), shares.numpy(), 1 / BINS, align="edge", color=GREY, alpha=0.5)
     for name, mean in _means(found).items():
         line = axes.axhline(float(mean), ls=STYLES[name], lw=2)
         line.set_color(f"C{list(STYLES).index(name)}")
