@@ -41,7 +41,8 @@ def _to_gensims_score(device: torch.device) -> Iterator[Row]:
     for texts, epochs in ((20_000, 3),):
         path = str(_corpus(texts)[0])
         shared: dict[str, Any] = {"min_count": 5, "window": 5, "epochs": epochs}
-        model = SkipGram(device=device, random_state=0, **shared | {"epochs": epochs + 1})
+        longer: dict[str, Any] = shared | {"epochs": epochs + 1}
+        model = SkipGram(device=device, random_state=0, **longer)
         name = f"SkipGram to gensim's score, {texts * LENGTH:,} words, {epochs} epochs, d = 100"
         peer = partial(Word2Vec, corpus_file=path, vector_size=100, sg=1, negative=5, sample=1e-3,
                        workers=2, seed=1, **shared)  # fmt: skip

@@ -1,5 +1,6 @@
 """Augmentations in one compiled graph, and on a GPU: what they are in eager mode on a CPU."""
 
+import shutil
 from typing import Any
 
 import pytest
@@ -83,6 +84,7 @@ def test_one_graph_without_breaks(name):
     close(torch.compile(change, fullgraph=True, backend="eager")(x), wanted, 0.0)
 
 
+@pytest.mark.skipif(not shutil.which("c++"), reason="needs a compiler of C++")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # Inductor's import
 @pytest.mark.usefixtures("unchecked")
