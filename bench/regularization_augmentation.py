@@ -90,6 +90,7 @@ def _places(K: Any, size: int, row: Rows) -> Iterator[Row]:
 def _warps(K: Any, size: int, row: Rows) -> Iterator[Row]:
     half = size * 5 // 8
     whole = K.RandomResizedCrop((half, half), (1.0, 1.0), (1.0, 1.0), align_corners=False)
+    # places up to 224 are rounded by 224 eps in both coordinates on both sides: 1e-4
     yield row("random resized crop", partial(random_resized_crop, size=size),
               K.RandomResizedCrop((size, size)),
               (partial(random_resized_crop, size=half, scale=(1.0, 1.0)), whole), 1e-4)  # fmt: skip

@@ -109,6 +109,8 @@ def number(
     if isinstance(value, bool) or not isinstance(value, Real):  # NumPy's are, too
         raise ValueError(f"{name} must be a number, got {value!r}")
     value = value if isinstance(value, int) else float(value)
+    if math.isnan(value) and -math.inf == max(low, above) and math.inf == min(high, below):
+        raise ValueError(f"{name} must be a number, got nan")
     limits = [
         (low <= value, f">= {low:g}"),
         (value <= high, f"<= {high:g}"),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 __all__ = ["Slopes"]
 
-_FINER = 2.0**-19  # double against single precision, 2**-29, times a factor of safety
+_FINER = 16 * 2.0**-29  # double against single precision, with a factor of safety
 _UNIT = 2.0**-52
 
 
@@ -36,7 +36,7 @@ class Slopes(NamedTuple):
 
     def flat(self) -> Tensor:
         """Whether there is no gradient, row by row."""
-        return self.g.norm(dim=1) <= _FINER * self.d.norm(dim=1)
+        return self.g.norm(dim=1) <= self._rounding()
 
     def cosine(self) -> Tensor:
         """The cosine between tensor and gradient, row by row."""
@@ -44,12 +44,19 @@ class Slopes(NamedTuple):
 
     def tolerance(self) -> Tensor:
         """Up to what that is zero by rounding."""
-        rounding = math.sqrt(self.w.shape[1]) * _UNIT
-        return _FINER * self.d.norm(dim=1) * self.w.norm(dim=1) / self._lengths() + rounding
+        adding = math.sqrt(self.w.shape[1]) * _UNIT
+        return self._rounding() * self.w.norm(dim=1) / self._lengths() + adding
 
     def invariant(self) -> Tensor:
         """Whether scaling changes nothing though there is a gradient, row by row."""
         return (self.cosine().abs() <= self.tolerance()) & ~self.flat() & (self.w.norm(dim=1) > 0)
+
+    def _rounding(self) -> Tensor:
+        """How far off a row's gradient may be: as its own difference says, or that of all rows."""
+        own, size = self.d.norm(dim=1), self.g.norm(dim=1)
+        total = self.g.norm()
+        shared = size * (self.d.norm() / total.where(total > 0, 1.0))
+        return _FINER * own.maximum(shared)
 
     def _lengths(self) -> Tensor:
         lengths = self.w.norm(dim=1) * self.g.norm(dim=1)

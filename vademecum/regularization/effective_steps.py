@@ -16,11 +16,12 @@ in single precision and with the $\delta$ that they have: the difference $d$ hol
 $2^{-24}$ and $\delta$ do to it, so rounding of $2^{-53}$ and $2^{-40} \delta$ do about
 $2^{-29} d$, and
 
-$$|w \cdot \nabla_w L| \le 2^{-19} \|w\| \|d\| + \sqrt P\, 2^{-52} \|w\| \|\nabla_w L\|$$
+$$|w \cdot \nabla_w L| \le 16 \cdot 2^{-29} \|w\| \|d\| + \sqrt P\, 2^{-52} \|w\| \|\nabla_w L\|$$
 
-is zero up to rounding; a factor $2^{10}$ is for safety, as $d$ is one draw of an error and may be
-small by chance, and the second term is that of adding up $P$ products. A gradient that is no
-longer than $2^{-19} \|d\|$ is none. Checked by the claim `scale_invariance`.
+is zero up to rounding, where $d$ is a unit's own or, if that is larger, the share of the tensor's
+that belongs to its gradient: one unit's $d$ is one draw of an error and may be small by chance. The
+factor 16 is for safety; the second term is that of adding up $P$ products. A gradient that is no
+longer than $16 \cdot 2^{-29} \|d\|$ is none. Checked by the claim `scale_invariance`.
 
 References:
     van Laarhoven, L2 regularization versus batch and weight normalization, arXiv:1706.05350, 2017.

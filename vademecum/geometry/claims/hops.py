@@ -1,17 +1,16 @@
 r"""Hops: how far the layers of a graph network see."""
 
 from collections.abc import Iterator
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from vademecum import convolution
 from vademecum.claims import Evidence, at_least, claim, equals
-from vademecum.geometry import Adjacency, GATConv, GCNConv, GINConv
+from vademecum.geometry import Adjacency, GATConv, GCNConv
 from vademecum.geometry.claims._small_graphs import edges_of, random_graph
 
-Kind = Literal["GCN", "GIN", "GAT"]
+Kind = type[GCNConv] | type[GATConv]
 
 
 class Stack(nn.Module):
@@ -19,9 +18,7 @@ class Stack(nn.Module):
 
     def __init__(self, kind: Kind, depth: int, d: int = 3):
         super().__init__()
-        make = {"GCN": lambda: GCNConv(d, d), "GAT": lambda: GATConv(d, d),
-                "GIN": lambda: GINConv(nn.Linear(d, d))}  # fmt: skip
-        self.layers = nn.ModuleList(make[kind]() for _ in range(depth))
+        self.layers = nn.ModuleList(kind(d, d) for _ in range(depth))
         for p in self.parameters():
             nn.init.uniform_(p.requires_grad_(False), 0.1, 0.5)
 
@@ -64,15 +61,15 @@ def receptive_field(beyond: int = 0) -> Iterator[Evidence]:
     Knobs:
         beyond: How many hops farther than the number of layers a node is claimed to see.
     """
-    kinds: dict[Kind, tuple[int, ...]] = {"GCN": (1, 3), "GAT": (2,)}
+    kinds: dict[Kind, tuple[int, ...]] = {GCNConv: (1, 3), GATConv: (2,)}
     for kind, depths in kinds.items():
         A = random_graph(12, 0.14, linked=True)
-        if kind != "GCN":
+        if kind is GATConv:
             A = A * (torch.rand(12, 12) < 0.8)
         edges = edges_of(A)[0]
         for depth in depths:
             net, node, x = Stack(kind, depth), int(torch.randint(12, ())), torch.randn(12, 3)
-            hops, at = hops_to(A, node), {"kind": kind, "layers": depth}
+            hops, at = hops_to(A, node), {"kind": kind.__name__, "layers": depth}
             near = (hops >= 0) & (hops <= depth + beyond)
             given = Adjacency(edges, 12) if depth == 2 else edges
             found = convolution.receptive_field(net, (x, given), unit=node)
