@@ -27,6 +27,7 @@ __all__ = ["ERROR", "UNDERFLOW", "bernoulli_divergence"]
 
 ERROR = 32 * 2.0**-52
 UNDERFLOW = 32 * 5e-324  # products below the smallest normal number lose half of the smallest one
+_MOST = torch.finfo(torch.float64).max
 _TERMS = [1 / (2 * k + 3) for k in range(17)]
 
 
@@ -46,12 +47,12 @@ def bernoulli_divergence(
 
 def _term(q: Tensor, p: Tensor, d: Tensor) -> Tensor:
     """The term q h(d / q), where p = q + d."""
-    x = (d / q).clamp(max=torch.finfo(d.dtype).max)  # infinite for a subnormal q alone
+    x = (d / q).clamp_(max=_MOST)  # infinite for a subnormal q alone
     z = x / (2 + x)
     t = z * z
-    series = torch.full_like(t, _TERMS[-1])
-    for a in reversed(_TERMS[:-1]):
-        series = torch.addcmul(torch.full_like(t, a), series, t)
-    near = q * (z * (x - 2 * t * series))
-    log = torch.where(x < -0.5, (p / q).log(), x.log1p())
-    return torch.where((x < -0.5) | (x > 1), d - q * log, near)
+    series = t * _TERMS[-1]
+    for a in reversed(_TERMS[1:-1]):
+        series.add_(a).mul_(t)
+    near = series.add_(_TERMS[0]).mul_(t).mul_(-2).add_(x).mul_(z).mul_(q)
+    far = (p / q).clamp_(max=_MOST).log_().mul_(-q).add_(d)
+    return torch.where((x < -0.5) | (x > 1), far, near)
