@@ -12,7 +12,7 @@ from vademecum.claims.evidence import (
 from vademecum.claims.knobs import lowest
 from vademecum.claims.ledger import By, Claim, Foil, Weight, claim, select
 from vademecum.claims.memory import recall, remember
-from vademecum.claims.oracles import Echelon, complex_step, rational_rank, row_reduce
+from vademecum.claims.oracles import complex_step
 from vademecum.claims.rates import slope
 from vademecum.claims.report import (
     VERDICTS,
@@ -31,7 +31,7 @@ __all__ = [
     # evidence
     "Evidence", "at_least", "at_most", "consistent", "equals", "in_mean", "rejects", "slope",
     # oracles
-    "Echelon", "complex_step", "rational_rank", "row_reduce",
+    "complex_step",
     # samples
     "finite_law", "integers", "with_eigenvalues",
     # running and reporting

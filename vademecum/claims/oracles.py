@@ -12,24 +12,21 @@ graph is recorded, and no rule of differentiation used. But $f$ must be analytic
 products, quotients, exp, log, sin, tanh and the like, without absolute values, maxima, conjugation
 ($\bar z z$ is not $z^2$), real or imaginary parts.
 
-**Elimination in fractions** gives ranks, solutions and inverses without rounding, so that
-"dependent" and "independent" are certain.
+Ranks, solutions and inverses without rounding are in `vademecum.arrays` (`row_reduce`).
 
 References:
     Squire and Trapp, Using complex variables to estimate derivatives of real functions, SIAM
     Review, 1998.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from fractions import Fraction
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Echelon", "complex_step", "rational_rank", "row_reduce"]
+__all__ = ["complex_step"]
 
 _STEP = 1e-30
 
@@ -88,72 +85,3 @@ def _along(f: Callable[[Tensor], Tensor], x: Tensor, v: Tensor) -> Tensor:
     if not value.is_complex():
         raise ValueError(f"f must have complex values at complex points, got {value.dtype}")
     return value.imag / _STEP
-
-
-class Echelon(NamedTuple):
-    """The reduced row echelon form of a matrix: the rows that are not zero, and their pivots.
-
-    Example:
-        >>> row_reduce([[0, 2], [0, 3]]).pivots
-        [1]
-    """
-
-    rows: list[list[Fraction]]
-    """Each has a 1 in the column of its pivot, where all the others have a 0."""
-    pivots: list[int]
-    """The columns of the leading ones, increasing."""
-
-
-def row_reduce(matrix: Sequence[Sequence[int | float | Fraction]]) -> Echelon:
-    """The reduced row echelon form, by Gauss-Jordan elimination in fractions.
-
-    Args:
-        matrix: The rows, of Python's numbers (`tensor.tolist()`); a float is the fraction with a
-            power of two below the line that it stands for.
-
-    Raises:
-        ValueError: If the rows differ in length, or an entry is not finite or not one of Python's.
-
-    Example:
-        >>> rows, pivots = row_reduce([[2, 4, 2], [1, 2, 3]])
-        >>> [[str(v) for v in row] for row in rows], pivots
-        ([['1', '2', '0'], ['0', '0', '1']], [0, 2])
-    """
-    rest = [[_fraction(v) for v in row] for row in matrix]
-    if len({len(row) for row in rest}) > 1:
-        raise ValueError(f"matrix must have rows of one length, got {[len(row) for row in rest]}")
-    rows: list[list[Fraction]] = []
-    pivots: list[int] = []
-    for column in range(len(rest[0]) if rest else 0):
-        place = next((i for i, row in enumerate(rest) if row[column]), None)
-        if place is None:
-            continue
-        top = rest.pop(place)
-        top = [v / top[column] for v in top]
-        rest = [_less(row, top, column) for row in rest]
-        rows = [*(_less(row, top, column) for row in rows), top]
-        pivots.append(column)
-    return Echelon(rows, pivots)
-
-
-def rational_rank(matrix: Sequence[Sequence[int | float | Fraction]]) -> int:
-    """The rank of a matrix, without rounding (see `row_reduce`).
-
-    Example:
-        >>> rational_rank([[1, 2], [2, 4], [0, 1]])
-        2
-    """
-    return len(row_reduce(matrix).pivots)
-
-
-def _fraction(v: Any) -> Fraction:
-    known = isinstance(v, int | float | Fraction)  # NumPy's integers would wrap in products
-    if not known or (isinstance(v, float) and not math.isfinite(v)):
-        raise ValueError(f"matrix must have finite entries of Python's types, got {v!r}")
-    return Fraction(v)
-
-
-def _less(row: list[Fraction], top: list[Fraction], column: int) -> list[Fraction]:
-    """The row without its share of another one, which has a 1 in the column."""
-    c = row[column]
-    return [v - c * t for v, t in zip(row, top, strict=True)] if c else row

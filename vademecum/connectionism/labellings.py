@@ -28,6 +28,7 @@ from jaxtyping import Float, Int8, Int64
 from torch import Tensor
 
 from vademecum.arguments import floats
+from vademecum.arrays import rational_determinant
 
 __all__ = ["count_dichotomies", "dichotomies"]
 
@@ -83,7 +84,7 @@ def _few(x: Tensor) -> Tensor:
     """All labellings of at most n independent points that begin with +1."""
     rows = [[Fraction(v) for v in row] for row in x.double().tolist()]
     gram = [[sum(map(mul, p, q), Fraction(0)) for q in rows] for p in rows]
-    if _determinant(gram) == 0:
+    if rational_determinant(gram) == 0:
         _refuse(range(len(x)))
     return torch.nn.functional.pad(_all_signs(len(x) - 1, x.device), (1, 0), value=1)
 
@@ -120,26 +121,11 @@ def _orientations(x: Tensor, sets: Tensor) -> Tensor:
     doubtful = ~(values.abs() > bound)  # NaN too: the scale of a denormal row overflows
     for i in doubtful.nonzero().squeeze(1).tolist():
         points = sets[i].tolist()
-        exact = _determinant([[Fraction(v) for v in row] for row in x[points].tolist()])
+        exact = rational_determinant(x[points].tolist())
         if exact == 0:
             _refuse(points)
         signs[i] = 1 if exact > 0 else -1
     return signs
-
-
-def _determinant(rows: list[list[Fraction]]) -> Fraction:
-    det = Fraction(1)
-    while rows:
-        i = next((i for i, row in enumerate(rows) if row[0]), None)
-        if i is None:
-            return Fraction(0)
-        top = rows[i]
-        det *= (-1) ** i * top[0]
-        rows = [
-            [v - row[0] / top[0] * t for v, t in zip(row[1:], top[1:], strict=True)]
-            for row in rows[:i] + rows[i + 1 :]
-        ]
-    return det
 
 
 def _refuse(points: Iterable[int]) -> NoReturn:

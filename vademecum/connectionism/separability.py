@@ -35,6 +35,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from vademecum.arguments import floats, signs
+from vademecum.arrays import row_reduce
 from vademecum.results import one_line
 
 __all__ = ["Separability", "separable"]
@@ -184,21 +185,10 @@ def _certificate(z: np.ndarray, lam: np.ndarray) -> tuple[np.ndarray, float] | N
 
 def _rational_null_vector(a: np.ndarray) -> np.ndarray | None:
     """The solution of $a v = 0$ that is unique up to a factor, exactly; None if it is not."""
-    rows, k = np.vectorize(Fraction, otypes=[object])(a), a.shape[1]
-    pivots, free = [], []
-    for column in range(k):
-        r = len(pivots)
-        below = np.flatnonzero(rows[r:, column])
-        if not len(below):
-            free.append(column)
-            continue
-        rows[[r, r + below[0]]] = rows[[r + below[0], r]]
-        rows[r] = rows[r] / rows[r, column]
-        others = np.arange(len(rows)) != r
-        rows[others] -= np.outer(rows[others, column], rows[r])
-        pivots.append(column)
+    rows, pivots = row_reduce(a.tolist())
+    free = sorted(set(range(a.shape[1])) - set(pivots))
     if len(free) != 1:
         return None
-    null = np.full(k, Fraction(1))
-    null[pivots] = -rows[: len(pivots), free[0]]
+    null = np.full(a.shape[1], Fraction(1))
+    null[pivots] = [-row[free[0]] for row in rows]
     return null

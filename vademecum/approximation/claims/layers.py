@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from vademecum.approximation import local_affine_map
 from vademecum.approximation.claims._networks import dense
-from vademecum.claims import at_most, claim, equals, integers, rational_rank
+from vademecum.arrays import rational_rank
+from vademecum.claims import at_most, claim, equals, integers
 
 Map = Callable[[Tensor], Tensor]
 

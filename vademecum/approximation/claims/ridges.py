@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vademecum.claims import claim, complex_step, equals, rational_rank, row_reduce
+from vademecum.arrays import rational_rank, row_reduce
+from vademecum.claims import claim, complex_step, equals
 
 
 def level_set(phi: Callable[[Tensor], Tensor], z: float, w: Tensor, b: float) -> Tensor:

@@ -8,16 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.approximation import best_uniform_fit, fit_readout, random_feature_fit
-from vademecum.claims import (
-    Evidence,
-    at_least,
-    at_most,
-    claim,
-    equals,
-    in_mean,
-    lowest,
-    rational_rank,
-)
+from vademecum.arrays import rational_rank
+from vademecum.claims import Evidence, at_least, at_most, claim, equals, in_mean, lowest
 
 UNITS = {
     "logistic": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu, "square": torch.square,

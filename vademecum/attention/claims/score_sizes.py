@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from vademecum.arrays import rational_rank as rank
 from vademecum.attention import attention
 from vademecum.claims import Evidence, at_most, claim, complex_step, equals, in_mean, integers
-from vademecum.claims import rational_rank as rank
 
 
 @claim(

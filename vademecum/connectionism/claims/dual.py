@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from vademecum.claims import claim, equals, lowest, rational_rank
+from vademecum.arrays import rational_rank
+from vademecum.claims import claim, equals, lowest
 from vademecum.connectionism import KernelPerceptron, perceptron_path
 from vademecum.connectionism.claims.perceptron import separated
 

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import Evidence, claim, equals, rational_rank
+from vademecum.arrays import rational_rank
+from vademecum.claims import Evidence, claim, equals
 from vademecum.convolution import convolve, impulse_response
 from vademecum.convolution.claims._signals import crooked, whole
 

@@ -8,7 +8,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, equals, rational_rank
+from vademecum.arrays import rational_rank
+from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.foundations import definiteness, leading_minors, principal_minors
 
 Test = Callable[[Tensor], Tensor]

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, claim, equals, integers, row_reduce
+from vademecum.arrays import row_reduce
+from vademecum.claims import at_least, claim, equals, integers
 
 
 def whole(*shape: int) -> Tensor:

@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import Evidence, claim, equals, integers, rational_rank
+from vademecum.arrays import rational_rank
+from vademecum.claims import Evidence, claim, equals, integers
 from vademecum.geometry import DeepSets, Group, equivariant_basis
 from vademecum.models import mlp
 

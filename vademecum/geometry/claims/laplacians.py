@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from vademecum import geometry
-from vademecum.claims import at_least, at_most, claim, equals, integers, rational_rank
+from vademecum.arrays import rational_rank
+from vademecum.claims import at_least, at_most, claim, equals, integers
 from vademecum.geometry.claims._small_graphs import (
     bipartite_components,
     complete_bipartite,

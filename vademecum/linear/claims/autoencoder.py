@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, at_most, claim, complex_step, equals, lowest, rational_rank
+from vademecum.arrays import rational_rank
+from vademecum.claims import at_least, at_most, claim, complex_step, equals, lowest
 from vademecum.linear import LinearAutoencoder
 
 

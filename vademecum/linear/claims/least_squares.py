@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vademecum.claims import at_least, claim, complex_step, equals, integers, row_reduce
+from vademecum.arrays import row_reduce
+from vademecum.claims import at_least, claim, complex_step, equals, integers
 from vademecum.linear import LinearRegression, RidgeRegression
 
 

@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vademecum.claims import at_least, at_most, claim, equals, integers, rational_rank
+from vademecum.arrays import rational_rank
+from vademecum.claims import at_least, at_most, claim, equals, integers
 from vademecum.connectionism import augment
 
 Kind = Literal["linear", "affine", "relu"]
