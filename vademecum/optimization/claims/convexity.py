@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from vademecum.claims import at_least, at_most, claim, equals
 from vademecum.foundations import Ball, convexity_violation
 from vademecum.gradients import functional
+from vademecum.models import mlp
 from vademecum.optimization.claims._objectives import Function, logistic
 
 GRID = torch.linspace(-2, 2, 21, dtype=torch.float64)
@@ -91,7 +92,7 @@ def convex_objectives(
     for a, b in ((1.0, 3.0), (-0.5, 2.0), (1.5, 1.5)):
         f, end, swapped = fitted(a, b)
         square = sum((math.tanh(a * x) - math.tanh(b * x)) ** 2 for x in GRID.tolist()) / 21
-        model = nn.Sequential(nn.Linear(1, 2, bias=False), nn.Tanh(), nn.Linear(2, 1, bias=False))
+        model = mlp((1, 2, 1), nn.Tanh, bias=False)
         target = (a * GRID).tanh() - (b * GRID).tanh()
         for place, theta, known in (
             ("a minimiser", end, 0.0),

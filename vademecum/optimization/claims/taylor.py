@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from vademecum.claims import Evidence, claim, equals, integers, slope
 from vademecum.gradients import functional, gradient, hessian
+from vademecum.models import mlp
 from vademecum.optimization.claims._objectives import descend, gradients_of
 
 RING, RADIUS = 32, 0.25
@@ -33,7 +34,7 @@ class Fit(nn.Module):
     def __init__(self, n: int = 8, hidden: int = 3):
         super().__init__()
         self.hidden = hidden
-        self.net = nn.Sequential(nn.Linear(2, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        self.net = mlp((2, hidden, 1), nn.Tanh)
         self.x, self.y = 0.7 * torch.randn(n, 2), torch.randn(n, 1)
 
     def risk(self, theta: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ References:
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ from torch.nn.functional import softplus
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from vademecum.arguments import whole
+from vademecum.models import mlp
 from vademecum.recurrence.sequences._output_model import (
     Lengths,
     OutputModel,
@@ -141,8 +143,7 @@ class _Judge(nn.Module):
         super().__init__()
         width = whole("width", width, low=1)
         self.rnn = nn.GRU(inputs, width, batch_first=True, bidirectional=True)
-        layers = nn.Linear(2 * width, width), nn.LeakyReLU(0.2), nn.Linear(width, 1)
-        self.read = nn.Sequential(*layers)
+        self.read = mlp((2 * width, width, 1), partial(nn.LeakyReLU, 0.2))
 
     def forward(self, states: Tensor, lengths: Tensor) -> Tensor:
         """The logits."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm as normalised
 
 from vademecum.claims import Evidence, at_least, at_most, claim, equals
-from vademecum.models import evaluation
+from vademecum.models import evaluation, mlp
 from vademecum.regularization import permute_units, rescale_units
 from vademecum.regularization import scale_invariance as measured
 from vademecum.regularization.claims.batches import TINY
@@ -141,7 +141,7 @@ scale_invariance.foil("a step over the length, not its square", power=1)
 
 def two_layers(m: int) -> Any:
     """A small network with weights that are never nearly zero."""
-    model = nn.Sequential(nn.Linear(3, m), nn.ReLU(), nn.Linear(m, 2))
+    model = mlp((3, m, 2))
     for p in model.parameters():
         p.data = torch.randn(p.shape)
         p.data += 0.1 * p.data.sign()
