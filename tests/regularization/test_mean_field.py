@@ -166,6 +166,16 @@ def test_critical_line_leads_back_to_chi_one(activation):
         assert field.variance == pytest.approx(float(q), rel=1e-7)
 
 
+def test_critical_points_that_variances_leave_are_told_from_those_that_attract():
+    q = torch.tensor([0.1, 1.0, 3.0], dtype=torch.float64)
+    grows = critical_line(lambda z: z * z.abs(), q)  # E phi^2 = 3 q^2, E phi'^2 = 4 q: slope 3/2
+    torch.testing.assert_close(grows.weight_variance, 1 / (4 * q))
+    torch.testing.assert_close(grows.bias_variance, q / 4)
+    assert not grows.attracting.any()
+    assert critical_line(torch.tanh, q).attracting.all()
+    assert critical_line(torch.relu, q).attracting.all()  # every variance stays: slope 1
+
+
 def test_critical_line_leaves_out_negative_variances_of_biases():
     q = torch.tensor([0.5, 1.0], dtype=torch.float64)
     line = critical_line(lambda z: torch.cos(z) + 1, q)  # E phi^2 > q E phi'^2 there
