@@ -12,6 +12,8 @@ from vademecum.generalization.corruptions import (
     random_labels,
 )
 from vademecum.generalization.error_decomposition import BiasVariance, bias_variance
+from vademecum.generalization.gibbs import gibbs_measure
+from vademecum.generalization.growth import growth_function, sauer_bound
 from vademecum.generalization.hessian_signs import HessianTest, classify_critical_point
 from vademecum.generalization.interpolation_threshold import (
     DoubleDescent,
@@ -21,11 +23,26 @@ from vademecum.generalization.interpolation_threshold import (
 )
 from vademecum.generalization.kl_inversion import kl_inverse
 from vademecum.generalization.memorisation import memorising_network
+from vademecum.generalization.noise_fitting import RademacherComplexity, rademacher_complexity
 from vademecum.generalization.pac_bayes_forms import pac_bayes_bound
+from vademecum.generalization.risk_gap import GeneralisationGap, generalisation_gap
+from vademecum.generalization.shattering import Shattering, shatters
+from vademecum.generalization.uniform_bounds import (
+    finite_class_bound,
+    rademacher_bound,
+    vc_bound,
+    vc_inequality,
+)
+from vademecum.generalization.vc_search import VCDimension, vc_dimension
 
 __all__ = [
     # bounds
-    "kl_inverse", "pac_bayes_bound",
+    "kl_inverse", "pac_bayes_bound", "gibbs_measure",
+    "finite_class_bound", "rademacher_bound", "vc_bound", "vc_inequality",
+    "GeneralisationGap", "generalisation_gap",
+    # capacity
+    "Shattering", "VCDimension", "growth_function", "sauer_bound", "shatters", "vc_dimension",
+    "RademacherComplexity", "rademacher_complexity",
     # bias, variance, double descent
     "BiasVariance", "DoubleDescent", "bias_variance", "double_descent", "double_descent_risk",
     "draw_double_descent",
