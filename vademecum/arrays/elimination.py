@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from vademecum.results import one_line
+
 __all__ = ["Echelon", "rational_determinant", "rational_rank", "row_reduce"]
 
 Matrix = Sequence[Sequence[int | float | Fraction]]
@@ -27,6 +29,8 @@ class Echelon(NamedTuple):
     """Each has a 1 in the column of its pivot, where all the others have a 0."""
     pivots: list[int]
     """The columns of the leading ones, increasing."""
+
+    __repr__ = one_line
 
 
 def row_reduce(matrix: Matrix) -> Echelon:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number
 from vademecum.arrays import portions
+from vademecum.results import one_line
 
 __all__ = ["WeightedRows", "as_weights", "class_weights", "weighted_rows"]
 
@@ -77,10 +78,17 @@ class WeightedRows(NamedTuple):
     """The rows to do unweighted least squares with, the weighted means, and the weights left."""
 
     x: Float[Tensor, " m d"]
+    """Rows of features, times the roots of their weights."""
     y: Float[Tensor, " m t"]
+    """Rows of targets, likewise."""
     mean_x: Float[Tensor, " d"]
+    """The weighted mean of the features, zero without centring."""
     mean_y: Float[Tensor, " t"]
+    """The weighted mean of the targets, zero without centring."""
     weights: Float[Tensor, " m"]
+    """The weights that are not zero."""
+
+    __repr__ = one_line
 
     @property
     def offset(self) -> Float[Tensor, " d"]:

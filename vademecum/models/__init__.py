@@ -4,7 +4,6 @@ from vademecum.models._cross_entropy import softmax_product
 from vademecum.models._fingerprints import fingerprint
 from vademecum.models._modules import named_modules
 from vademecum.models._recording import following
-from vademecum.models.batches import batches
 from vademecum.models.example_losses import cotangents, example_loss, summed, targets_of
 from vademecum.models.failures import (
     SlowPathWarning,
@@ -30,6 +29,7 @@ from vademecum.models.inputs import (
     replaced,
     variable,
 )
+from vademecum.models.loaders import batches
 from vademecum.models.loss_calls import LossCall, LossCalls
 from vademecum.models.losses import Loss, described, loss_for
 from vademecum.models.mean_products import Block, MeanProducts

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vademecum.results import one_line
+
 __all__ = ["Call", "Rows", "Size", "Value", "described_module", "mapped"]
 
 
@@ -28,13 +30,18 @@ class Size(NamedTuple):
     """A number that goes with the batch."""
 
     start: int
+    """What it would be without an example."""
     slope: int
+    """What each example adds."""
 
 
 class Rows(NamedTuple):
     """A constant tensor with the same row for every example."""
 
     row: Tensor
+    """The row."""
+
+    __repr__ = one_line
 
 
 class _Slot(NamedTuple):

@@ -108,15 +108,15 @@ def _rounding(kind: torch.dtype, device: torch.device) -> float:
     return max(eps, 2.0**-10) if device.type == "cuda" and kind == torch.float32 else eps
 
 
-def rows_are_separate(output: Tensor, variables: Sequence[Tensor] | Sequence[GradientEdge]) -> bool:
+def rows_are_separate(z: Tensor, variables: Sequence[Tensor] | Sequence[GradientEdge]) -> bool:
     """Whether row i of all variables matters for the output of example i alone, up to rounding."""
-    n, like = len(output), {"dtype": output.dtype, "device": output.device}
+    n, like = len(z), {"dtype": z.dtype, "device": z.device}
     # Weights that are powers of two change no rounding, in whatever precision the model computes.
     r = torch.tensor([2.0 ** (16 * (0.618 * i % 1) // 1 - 8) for i in range(n)], **like)
-    u = (1 + torch.arange(output.numel() // n, **like)).cos().expand(n, -1)
+    u = (1 + torch.arange(z.numel() // n, **like)).cos().expand(n, -1)
     plain, weighted = (
         torch.autograd.grad(
-            output, variables, each.reshape(output.shape), retain_graph=True, allow_unused=True
+            z, variables, each.reshape(z.shape), retain_graph=True, allow_unused=True
         )
         for each in (u, r[:, None] * u)
     )
@@ -128,13 +128,11 @@ def rows_are_separate(output: Tensor, variables: Sequence[Tensor] | Sequence[Gra
     return not off or not bool(torch.stack(off).any())
 
 
-def row_is_alone(
-    output: Tensor, variables: Sequence[Tensor] | Sequence[GradientEdge], row: int
-) -> bool:
+def row_is_alone(z: Tensor, variables: Sequence[Tensor] | Sequence[GradientEdge], row: int) -> bool:
     """Whether no other row of the variables matters for the output of one example."""
-    u = torch.zeros_like(output)
+    u = torch.zeros_like(z)
     u[row] = (1 + torch.arange(u[row].numel(), device=u.device)).cos().reshape(u[row].shape)
-    found = torch.autograd.grad(output, variables, u, retain_graph=True, allow_unused=True)
+    found = torch.autograd.grad(z, variables, u, retain_graph=True, allow_unused=True)
     found = [b.reshape(len(b), -1) for b in found if b is not None]
     if len(u) == 1 or not found:
         return True

@@ -18,6 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from vademecum.results import one_line
+
 __all__ = ["LossCall", "LossCalls"]
 
 _SIGNATURES = {
@@ -33,8 +35,13 @@ class LossCall(NamedTuple):
     """A call of one of torch's losses, with all its arguments by name."""
 
     function: Callable[..., Tensor]
+    """The function of `torch.nn.functional`."""
     given: dict[str, Any]
+    """Its arguments by name, defaults included."""
     result: Tensor
+    """What it gave."""
+
+    __repr__ = one_line
 
     @property
     def terms(self) -> Tensor:

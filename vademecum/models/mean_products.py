@@ -35,7 +35,7 @@ class MeanProducts:
         block: What makes that which multiplies, for inputs and targets.
         value: A mean over examples, to see whether portions of them add up.
         passing: How many times what the graph keeps is needed at the peak of a product.
-        memory: Bytes to use at most; None for no limit.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
         progress: Whether to show a progress bar on standard error.
         by_examples: Whether batches count by their examples, whatever the loss.
     """

@@ -24,7 +24,8 @@ def chosen_output(result: Any, output: Output = None) -> Any:
 
     Args:
         result: What the network gave.
-        output: The name of an entry or attribute, the place in a tuple, or a function.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Raises:
         ValueError: If there is no such entry.
@@ -49,28 +50,28 @@ def chosen_output(result: Any, output: Output = None) -> Any:
     raise ValueError(f"output must be an entry {has}, got {output!r}")
 
 
-def differentiable_output(output: Any, n: int | None = None, *, graph: bool = True) -> Tensor:
+def differentiable_output(value: Any, n: int | None = None, *, graph: bool = True) -> Tensor:
     """The output of a network if it is a real tensor with a derivative, with `n` rows if given.
 
     Args:
-        output: What the network gave.
+        value: What the network gave.
         n: The number of rows that it must have.
         graph: Whether autograd must know where it came from.
     """
-    if not isinstance(output, Tensor):
-        kind = type(output).__name__
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
         raise ValueError(
             f"model must give a tensor, got {kind}: say which entry counts with output="
         )
-    if not output.is_floating_point():
-        raise ValueError(f"outputs of model must be floating point, got {output.dtype}")
-    if graph and not output.requires_grad:
+    if not value.is_floating_point():
+        raise ValueError(f"outputs of model must be floating point, got {value.dtype}")
+    if graph and not value.requires_grad:
         raise ValueError(
             "outputs of model must be differentiable, and these are constants"
             + (" in torch.inference_mode()" if torch.is_inference_mode_enabled() else "")
         )
-    if n is not None and output.shape[:1] != (n,):
+    if n is not None and value.shape[:1] != (n,):
         raise Entangled(
-            f"model must give one output for each of {n} examples, got shape {tuple(output.shape)}"
+            f"model must give one output for each of {n} examples, got shape {tuple(value.shape)}"
         )
-    return output
+    return value

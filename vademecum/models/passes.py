@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader
 
 from vademecum.models._fingerprints import fingerprint
 from vademecum.models._processes import Share, share_of
-from vademecum.models.batches import batches
 from vademecum.models.inputs import count_examples, map_tensors, named_tensors
+from vademecum.models.loaders import batches
 from vademecum.models.loss_calls import LossCalls
 
 __all__ = ["Passes", "mean_over_batches"]

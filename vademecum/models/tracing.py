@@ -22,6 +22,7 @@ from vademecum.models._calls import Call, Rows, Size, Value
 from vademecum.models._recording import Recorder, Stack, following
 from vademecum.models.inputs import Entangled, call_arguments, named_tensors
 from vademecum.models.outputs import Output, chosen_output
+from vademecum.results import one_line
 
 __all__ = ["Call", "Recording", "Rows", "Size", "Trace", "Value", "recorded"]
 
@@ -37,6 +38,8 @@ class Recording(NamedTuple):
     """The tensors in what the model gave that depend on the input."""
     output: Any
     """What the model gave."""
+
+    __repr__ = one_line
 
 
 def recorded(model: nn.Module, x: Any) -> Recording:
@@ -68,7 +71,8 @@ class Trace:
         model: The module, which is to be in evaluation.
         a: A batch of inputs, as `call_arguments` takes them; it may be changed in place.
         b: Another, of another size.
-        output: Which part of the output counts.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
         check: What to ask of each call that the output depends on, before anything else; it raises
             an error for one that will not do.
 
