@@ -12,10 +12,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.nn import functional as F
 
-from vademecum.models import SlowPathWarning, mlp
+from vademecum.models import SlowPathWarning, StackedMembers, mlp
 from vademecum.randomness import own_randomness
 from vademecum.regularization import Bagging, ensemble_average
-from vademecum.regularization._stacked_members import StackedMembers
 
 SMALL: dict[str, Any] = {"members": 2, "epochs": 4, "batch_size": 64, "learning_rate": 0.1}
 

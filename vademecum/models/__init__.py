@@ -40,6 +40,7 @@ from vademecum.models.outputs import Output, chosen_output, differentiable_outpu
 from vademecum.models.passes import Passes, mean_over_batches
 from vademecum.models.replay import Replay
 from vademecum.models.second_derivatives import bilinear_convolutions, twice_differentiable
+from vademecum.models.stacked import StackedMembers
 from vademecum.models.tensors import (
     ModelState,
     aliases,
@@ -70,8 +71,8 @@ __all__ = [
     "row_is_alone", "rows_are_separate",
     # graphs
     "Call", "Recording", "Rows", "Size", "Trace", "Value", "following", "recorded",
-    # many equal steps
-    "Replay",
+    # many equal steps, many equal networks
+    "Replay", "StackedMembers",
     # failures
     "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

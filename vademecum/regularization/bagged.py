@@ -6,8 +6,7 @@ probabilities $p(y \mid x) = \frac1K \sum_k p(y \mid x; \theta^k)$. The average 
 correlated predictors of variance $s^2$ has the variance $\rho s^2 + \frac{1 - \rho}{K} s^2$. An
 example is predicted *out of bag* by the members that missed it, which costs no held-out data.
 
-All members are trained at once (`vademecum.regularization._stacked_members`). The claim is
-`bagging`.
+All members are trained at once (`vademecum.models.StackedMembers`). The claim is `bagging`.
 """
 
 from typing import Any
@@ -30,9 +29,8 @@ from vademecum.estimators import (
     labels_among,
     like_input,
 )
-from vademecum.models import mlp
+from vademecum.models import StackedMembers, mlp
 from vademecum.randomness import own_randomness
-from vademecum.regularization._stacked_members import StackedMembers
 
 __all__ = ["Bagging"]
 

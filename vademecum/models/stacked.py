@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from vademecum.arrays import portions
-from vademecum.models import cannot_be_mapped, named_modules, warn_of_slow_path
+from vademecum.models._modules import named_modules
+from vademecum.models.failures import cannot_be_mapped, warn_of_slow_path
 
 __all__ = ["StackedMembers"]
 
