@@ -6,8 +6,26 @@ Laplace's approximation, ensembles and averages of weights are cheaper. All of t
 """
 
 from vademecum.bayes.convergence_diagnostics import ess, mcse, rhat
+from vademecum.bayes.energies import posterior
+from vademecum.bayes.sampling import Chains, sample
+from vademecum.bayes.steps import (
+    Phase,
+    Step,
+    hmc_step,
+    leapfrog,
+    mala_step,
+    mh_step,
+    sghmc_step,
+    sgld_step,
+    ula_step,
+)
 
 __all__ = [
+    # energies and chains
+    "Chains", "posterior", "sample",
+    # single steps
+    "Phase", "Step", "hmc_step", "leapfrog", "mala_step", "mh_step", "sghmc_step", "sgld_step",
+    "ula_step",
     # diagnostics
     "ess", "mcse", "rhat",
 ]  # fmt: skip
