@@ -1,8 +1,12 @@
 import random
+import sys
+from contextlib import nullcontext
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from tests import fake_claims as fake
 from vademecum.claims import (
@@ -10,6 +14,7 @@ from vademecum.claims import (
     claim,
     equals,
 )
+from vademecum.claims.laboratory import _pools, laboratory
 from vademecum.claims.ledger import LEDGER
 
 FATES = {
@@ -35,6 +40,25 @@ def test_a_claim_knows_itself():
     assert fake.true.statement.endswith(r"$x^2 \ge 0$ for every real $x$.")
     assert fake.true.knobs == {"factor": 1.0, "n": 10}
     assert [foil.where for foil in fake.true.errata] == ["A-001"]
+
+
+def test_all_libraries_take_one_thread_in_a_laboratory(monkeypatch):
+    def threads():
+        return {pool["num_threads"] for pool in threadpool_info()}
+
+    with threadpool_limits(2):
+        with laboratory("one"):
+            assert threads() == {1}
+        assert threads() == {2}
+    looked = []
+    monkeypatch.setattr(ThreadpoolController, "__init__", lambda self: looked.append(self))
+    monkeypatch.setattr(ThreadpoolController, "limit", lambda self, limits: nullcontext())
+    for module in ("library_one", "library_one", "library_two"):  # each may have brought threads
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+        with laboratory("again"):
+            pass
+    _pools.cache_clear()
+    assert len(looked) == 2
 
 
 def test_foils_see_the_same_random_numbers():

@@ -1,12 +1,14 @@
 """Where checks run: one thread, double precision, random numbers that belong to a name."""
 
 import hashlib
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import torch
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
+from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
 from vademecum.arrays import one_torch_thread
 from vademecum.randomness import own_randomness
@@ -26,7 +28,8 @@ def laboratory(key: str) -> Iterator[None]:
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:7])
     dtype = torch.get_default_dtype()
     with (
-        own_randomness(seed), threadpool_limits(1), one_torch_thread(), warnings.catch_warnings(),
+        own_randomness(seed), _pools(len(sys.modules)).limit(limits=1), one_torch_thread(),
+        warnings.catch_warnings(),
     ):  # fmt: skip
         warnings.simplefilter("ignore", ConvergenceWarning)
         torch.set_default_dtype(torch.float64)
@@ -34,3 +37,13 @@ def laboratory(key: str) -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(dtype)
+
+
+@lru_cache(1)
+def _pools(modules: int) -> ThreadpoolController:
+    """The pools of threads of the libraries that are loaded; to look for them takes 2 ms.
+
+    A library comes with a module that is imported, so they are looked for again when there are more
+    modules.
+    """
+    return ThreadpoolController()
