@@ -1,0 +1,86 @@
+r"""The last layer of a network, its features, and curvature in its weights alone.
+
+Outputs $z_i = W \phi_i + b$ are linear in the last layer, so that with $\bar\phi = (\phi, 1)$ the
+Jacobian is $I \otimes \bar\phi_i^\top$ and the Gauss-Newton matrix $\sum_i \Lambda_i \otimes
+\bar\phi_i \bar\phi_i^\top$ is the Hessian itself. Taken as $\frac1n (\sum_i \Lambda_i) \otimes
+(\sum_i \bar\phi_i \bar\phi_i^\top) = B \otimes A$ (exact for Gaussian likelihoods), outputs have
+covariances
+
+$$Q_B \operatorname{diag}(v)\, Q_B^\top, \qquad v_c = \sum_j \frac{(Q_A^\top \bar\phi)_j^2}{\alpha_j
+\beta_c + \sigma^{-2}},$$
+
+for which neither $I \otimes \bar\phi^\top$ nor the Kronecker product is ever written out.
+"""
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vademecum.arrays import portions
+from vademecum.bayes._curvature_blocks import (
+    Curvature,
+    DenseCurvature,
+    DiagonalCurvature,
+    LayerBlock,
+    LayerCurvatures,
+)
+from vademecum.bayes._linear_calls import LinearCall, calls_of, places_of, rows_of
+from vademecum.bayes._output_curvature import OutputCurvature
+from vademecum.gradients.network_function import Functional
+from vademecum.models import count_examples, map_tensors
+
+__all__ = ["features", "last_call", "last_layer_curvature"]
+
+_BATCH = 1024  # examples that go through the network at a time, without a graph
+
+
+def last_call(f: Functional, x: Any) -> tuple[LinearCall, Tensor]:
+    """The call of the linear layer whose outputs are the network's, and places of its weights."""
+    first = map_tensors(x, itemgetter(slice(1)))
+    with torch.no_grad():
+        z, calls = calls_of(f, f.theta, first)
+    for call in reversed(calls):
+        same = isinstance(z, Tensor) and call.z.shape == z.shape and bool((call.z == z).all())
+        if same and isinstance(call.module, torch.nn.Linear) and z.ndim == 2:
+            return call, places_of(f, call)
+    raise ValueError(
+        "model must end in a linear layer with outputs (n, k) for subset 'last': use subset 'all'"
+    )
+
+
+def features(f: Functional, name: str, x: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    """What goes into the last layer, with a 1 for its bias, and outputs; some rows at a time."""
+    for here in portions(count_examples(x), each=1, memory=_BATCH):
+        with torch.no_grad():
+            z, calls = calls_of(f, f.theta, map_tensors(x, itemgetter(here)))
+        (call,) = (c for c in calls if c.name == name)
+        yield rows_of(call)[:, 0], z
+
+
+def last_layer_curvature(
+    phi: Tensor, z: Tensor, law: OutputCurvature, places: Tensor, structure: str, memory: int | None
+) -> Curvature:
+    """The curvature for features (n, d) and outputs (n, k), over the rows of (W, b) as a vector."""
+    k, d = z.shape[1], phi.shape[1]
+    local = torch.arange(k * d, device=phi.device).view(k, d)
+    assert local.shape == places.shape
+    if structure == "diagonal":
+        return DiagonalCurvature((law.diagonal(z).T @ phi.square()).flatten())
+    if structure == "kron" or law.name == "gaussian":
+        return LayerCurvatures([LayerBlock(law.total(z) / len(z), phi.T @ phi, local)])
+    room = 4 * (k * d) ** 2 * phi.element_size()
+    if memory is not None and room > memory:
+        raise ValueError(f"memory must be >= {room} bytes for structure 'full', got {memory}")
+    G = phi.new_zeros(k, d, k, d)
+    if law.name == "bernoulli":
+        weights = law.diagonal(z)
+    else:
+        weights = z.softmax(1)
+        rows = (weights[:, :, None] * phi[:, None]).flatten(1)
+        G.view(k * d, k * d).addmm_(rows.T, rows, alpha=-1)
+    for c in range(k):
+        G[c, :, c] += (phi * weights[:, c : c + 1]).T @ phi
+    return DenseCurvature(G.view(k * d, k * d))

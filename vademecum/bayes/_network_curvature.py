@@ -1,0 +1,95 @@
+r"""The Gauss-Newton matrix of a log-likelihood over all examples: dense, diagonal, by layers.
+
+$G = \sum_i J_i^\top \Lambda_i J_i$ with the Jacobian $J_i$ of an example's outputs and the
+likelihood's curvature $\Lambda_i = L_i L_i^\top$ in them. The columns of $L_i$, carried back to a
+layer $z = W a + b$, are vectors $g_{i c t}$ at its positions t. With $\bar a = (a, 1)$ its block is
+taken as
+
+$$G \approx \frac1{n T} \Big( \sum_{i, c, t} g_{i c t} g_{i c t}^\top \Big) \otimes \Big(
+\sum_{i, t} \bar a_{i t} \bar a_{i t}^\top \Big),$$
+
+which is exact for one example and one position, or where one of the factors is the same for all.
+
+References:
+    Martens and Grosse, Optimizing neural networks with Kronecker-factored approximate curvature,
+    ICML, 2015.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vademecum.bayes._curvature_blocks import (
+    Curvature,
+    DenseCurvature,
+    DiagonalCurvature,
+    LayerBlock,
+    LayerCurvatures,
+)
+from vademecum.bayes._linear_calls import calls_of, places_of, rows_of
+from vademecum.bayes._output_curvature import OutputCurvature
+from vademecum.gradients import functional, per_example_gradients
+from vademecum.models import Output
+from vademecum.optimization import gauss_newton
+
+__all__ = ["along", "network_curvature"]
+
+
+def network_curvature(
+    model: nn.Module, x: Any, y: Tensor, z: Tensor, law: OutputCurvature, *, structure: str,
+    memory: int | None, frozen: bool, output: Output,
+) -> Curvature:  # fmt: skip
+    """The curvature in all parameters that count, for outputs z (n, k)."""
+    knobs: Any = {"memory": memory, "frozen": frozen, "output": output}
+    if structure == "full":
+        return DenseCurvature(gauss_newton(model, x, y, loss=law.loss, **knobs).dense())
+    roots = law.root(z)
+    if structure == "diagonal":
+        total = sum(along(model, x, roots[..., c], **knobs).square().sum(0) for c in range(
+            roots.shape[2]))  # fmt: skip
+        assert isinstance(total, Tensor)
+        return DiagonalCurvature(total)
+    return _by_layer(model, x, roots, frozen, output)
+
+
+def along(model: nn.Module, x: Any, u: Tensor, **knobs: Any) -> Tensor:
+    r"""The products $J_i^\top u_i$, (n, P), for one vector u (n, k) beside each output."""
+
+    def product(z: Tensor, u: Tensor) -> Tensor:
+        return (z * u.view(z.shape)).sum()
+
+    return per_example_gradients(model, x, u, loss=product, **knobs)
+
+
+def _by_layer(
+    model: nn.Module, x: Any, roots: Tensor, frozen: bool, output: Output
+) -> LayerCurvatures:
+    f = functional(model, frozen=frozen, output=output)
+    with torch.enable_grad():
+        z, calls = calls_of(f, f.theta.detach().requires_grad_(), x)
+    seen = [id(call.module) for call in calls]
+    if len(set(seen)) < len(seen):
+        name = next(c.name for c in calls if seen.count(id(c.module)) > 1)
+        raise ValueError(f"layers must be called once for structure 'kron', and {name!r} is not")
+    places = [places_of(f, call) for call in calls]
+    if sum(p.numel() for p in places) != f.size:
+        raise ValueError(
+            "structure must be 'full' or 'diagonal' where parameters belong to other layers than"
+            " linear ones and convolutions"
+        )
+    B = [f.theta.new_zeros(len(p), len(p)) for p in places]
+    outputs = [call.z for call in calls]
+    for c in range(roots.shape[2]):
+        u = roots[..., c].view(z.shape)
+        back = torch.autograd.grad(z, outputs, u, retain_graph=True, materialize_grads=True)
+        for total, g, call in zip(B, back, calls, strict=True):
+            if isinstance(call.module, nn.Conv2d):
+                g = g.flatten(2).mT
+            g = g.reshape(-1, len(total))
+            total += g.T @ g
+    blocks = []
+    for total, call, where in zip(B, calls, places, strict=True):
+        rows = rows_of(call._replace(a=call.a.detach())).flatten(0, 1)
+        blocks.append(LayerBlock(total, rows.T @ rows, where, 1 / len(rows)))
+    return LayerCurvatures(blocks)
