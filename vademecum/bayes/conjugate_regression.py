@@ -18,9 +18,9 @@ s_j^2}{\delta^2}\right)$$
 with the singular values $s_j$ of $Z$ and $n' = n - 1$; without intercept $n' = n$ and there is no
 $\log n$. Where $\sigma$ or $\delta$ is not given they maximise it: with $\gamma = \sum_j s_j^2 /
 (s_j^2 + \delta^2 / \sigma^2)$, at the maximum $\sigma^2 = \|m\|^2 / \gamma$ and $\delta^2 = \|t - Z
-m\|^2 / (n' - \gamma)$, which are iterated (MacKay). Exact up to rounding otherwise, in double
-precision. A weight $s_i$ is the example $s_i$ times. The claims are `posterior` and
-`posterior_predictive`.
+m\|^2 / (n' - \gamma)$, which are iterated (MacKay); where $\sigma$ falls towards zero it is held at
+a thousandth of what data could tell from it. Exact up to rounding otherwise, in double precision. A
+weight $s_i$ is the example $s_i$ times. The claims are `posterior` and `posterior_predictive`.
 """
 
 import math
@@ -45,6 +45,9 @@ from vademecum.estimators import (
 )
 
 __all__ = ["BayesianLinearRegression"]
+
+_NOTHING = 1e-3  # prior over noise, in units of the data, below which weights are zero: the square
+# is the share of a parameter that the data determine; the evidence may be largest at zero
 
 
 class _Spectrum(NamedTuple):
@@ -164,7 +167,7 @@ class BayesianLinearRegression(RegressorMixin, BaseEstimator):
             mean, residual, gamma = found.fit(noise, prior)
             before, size = (noise, prior), float(mean.square().sum())
             if self.prior is None and gamma > 0 and size > 0:
-                prior = math.sqrt(size / gamma)
+                prior = max(math.sqrt(size / gamma), _NOTHING * noise / float(found.s[0]))
             if self.noise is None and found.n > gamma:
                 noise = max(math.sqrt(residual / (found.n - gamma)), floor)
             pairs = zip((noise, prior), before, strict=True)
