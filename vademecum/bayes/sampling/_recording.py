@@ -19,6 +19,8 @@ from vademecum.bayes.steps.metropolis import Step
 
 __all__ = ["Record"]
 
+_FEWEST = 10  # draws of half a chain from which its mean tells anything
+
 
 class Record:
     """The draws of chains, while they come."""
@@ -55,9 +57,9 @@ class Record:
         self.divergent[self._written] |= step.change > DIVERGENT
 
     def rhat(self) -> float:
-        """The largest split R of all stored numbers; NaN where there are too few draws."""
+        """The largest split R of all stored numbers; NaN for fewer than 20 draws."""
         half = self._draws // 2
-        if half < 2:
+        if half < _FEWEST:
             return float("nan")
         means, variances = self._sums / half, (self._squares - self._sums**2 / half) / (half - 1)
         means, variances = means.flatten(0, 1), variances.flatten(0, 1).clamp(min=0)

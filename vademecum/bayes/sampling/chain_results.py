@@ -39,8 +39,8 @@ class Chains(NamedTuple):
     last: Float[Tensor, " chains P"]
     """Where the chains are in the end, from where another call can go on."""
     rhat: float
-    """The largest classic split R of all stored numbers; NaN where there are too few draws."""
+    """The largest classic split R of all stored numbers; NaN for fewer than 20 draws."""
     converged: bool
-    """Whether that is at most `max_rhat`."""
+    """Whether that is at most `max_rhat`; not if it is NaN."""
 
     __repr__ = one_line
