@@ -1,0 +1,241 @@
+"""Minima and each other: paths between them, and the sparse networks inside a large one."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vademecum.claims import Evidence, at_least, at_most, claim, equals
+from vademecum.generalization import align
+from vademecum.generalization import lottery_ticket as found_ticket
+from vademecum.generalization import mode_connectivity as measured
+from vademecum.models import mlp
+from vademecum.regularization import permute_units
+
+SHORT: Any = {"points": 101}
+
+
+def hinges(inner: Tensor, outer: Tensor) -> Any:
+    """The network with these weights; the last column of the inner ones is the bias."""
+    k, d = inner.shape
+    model: Any = nn.Sequential(nn.Linear(d - 1, k), nn.ReLU(), nn.Linear(k, 1, bias=False))
+    model[0].weight.data, model[0].bias.data = inner[:, :-1].clone(), inner[:, -1].clone()
+    model[2].weight.data = outer[None].clone()
+    return model
+
+
+def by_hand(inner: Tensor, outer: Tensor, x: Tensor) -> np.ndarray:
+    """Its outputs by the formula."""
+    z = x.numpy() @ inner[:, :-1].numpy().T + inner[:, -1].numpy()
+    return np.maximum(z, 0) @ outer.numpy()
+
+
+def logistic(z: Tensor, y: Tensor) -> Tensor:
+    """The mean logistic loss, for labels of both signs."""
+    return F.softplus(-y.sign() * z).mean()
+
+
+def value(kind: str, z: np.ndarray, y: np.ndarray) -> float:
+    """The mean loss by its formula."""
+    if kind == "squares":
+        return float(np.mean((z - y) ** 2))
+    return float(np.mean(np.logaddexp(0, -np.sign(y) * z)))
+
+
+@claim(
+    by="identity", sources=("C-288",), budget=0.9,
+    short=r"L(\phi(t)) \le \max(L_A, L_B),\quad \phi: A \to (W_A, W_B; v_A, 0) \to"
+    r" (W_A, W_B; 0, v_B) \to B",
+)  # fmt: skip
+def mode_connectivity(
+    first: Literal["inputs", "outputs"] = "inputs", path: Literal["aligned", "line"] = "aligned"
+) -> Iterator[Evidence]:
+    r"""Mode connectivity.
+
+    Minima of overparametrised networks that were trained apart can mostly be joined by simple
+    curves of low loss, though not by the segment between them (an observation, quoted). A case with
+    a proof: two networks $A$, $B$ of width $k$, each in width $2 k$ with $k$ idle units, are joined
+    by three segments on which a convex loss never exceeds the larger end value. The first gives the
+    idle units, whose output weights are zero, the input weights of $B$; the second moves the output
+    weights from those of $A$ to those of $B$, and there the network is $(1 - t) f_A + t f_B$; the
+    third releases the units of $A$, which are idle now.
+
+    The straight segment does not always work: between $(x)_+ - (-x)_+ = x$ and its copy with the
+    two units exchanged, which is the same function, the network halfway is zero, and the barrier is
+    the mean square of the labels $y = x$. Put in order by `align` the copy is the network itself;
+    so are copies of random networks whose units were permuted.
+
+    `mode_connectivity` at 101 points of each segment, for the mean squared and the logistic loss,
+    against NumPy.
+
+    Knobs:
+        first: What the first segment moves: the idle units' input weights, or the output weights.
+        path: The path to the copy with other units.
+    """
+    for d, k, n in ((3, 5, 50), (2, 4, 30)):
+        x, y = torch.randn(n, d), torch.randn(n)
+        (W_a, W_b, idle), (v_a, v_b) = torch.randn(3, k, d + 1), torch.randn(2, k)
+        none = torch.zeros(k)
+        nodes = [((W_a, idle), (v_a, none)), ((W_a, W_b), (v_a, none)),
+                 ((W_a, W_b), (none, v_b)), ((idle, W_b), (none, v_b))]  # fmt: skip
+        if first == "outputs":
+            nodes[1] = ((W_a, idle), (none, v_b))
+        models = [hinges(torch.cat(inner), torch.cat(outer)) for inner, outer in nodes]
+        f_a, f_b = by_hand(W_a, v_a, x), by_hand(W_b, v_b, x)
+        for kind, loss in (("squares", F.mse_loss), ("logistic", logistic)):
+            runs = [measured(a, b, x, y[:, None], loss=loss, **SHORT) for a, b in pairwise(models)]
+            yield from three_segments(kind, runs, f_a, f_b, y.numpy(), k)
+    yield from exchanged(path)
+
+
+def three_segments(
+    kind: str, runs: list[Any], f_a: np.ndarray, f_b: np.ndarray, y: np.ndarray, k: int
+) -> Iterator[Evidence]:
+    """The losses on the segments, against the two networks' outputs."""
+    at = dict[str, Any](loss=kind, k=k)
+    ends = [value(kind, f, y) for f in (f_a, f_b)]
+    yield equals("loss on the first segment, over that of A", runs[0].losses / ends[0], 1.0,
+                 tol=1e-11, **at)  # fmt: skip
+    mixed = [value(kind, (1 - t) * f_a + t * f_b, y) for t in np.linspace(0, 1, 101)]
+    ratio = runs[1].losses / torch.tensor(mixed)
+    yield equals("loss on the second segment, over that of the mean", ratio, 1.0, tol=1e-11, **at)
+    yield equals("loss on the third segment, over that of B", runs[2].losses / ends[1], 1.0,
+                 tol=1e-11, **at)  # fmt: skip
+    for i, run in enumerate(runs):
+        yield at_most("loss on the path, over the larger end", run.losses / max(ends), 1.0,
+                      tol=1e-11, **at, segment=i + 1)  # fmt: skip
+        straight = (1 - run.t) * run.losses[0] + run.t * run.losses[-1]
+        height = float((run.losses - straight).max())
+        yield equals("barrier", run.barrier, height, tol=1e-12, **at, segment=i + 1)
+
+
+def exchanged(path: str) -> Iterator[Evidence]:
+    """Networks and their copies with other units."""
+    pair, x = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.randn(20, 1)
+    a = hinges(pair, torch.tensor([1.0, -1.0]))
+    b = permute_units(a, x[:1], permutations={"0": torch.tensor([1, 0])}).model
+    square, at = float(x.square().mean()), dict[str, Any](units=2)
+    line = measured(a, b, x, x, **SHORT)
+    yield equals("barrier of the segment over the mean square", line.barrier / square, 1.0, **at)
+    found = measured(a, b, x, x, path=path, **SHORT)
+    yield equals("barrier to the copy over the mean square", found.barrier / square, 0.0,
+                 tol=1e-12, **at)  # fmt: skip
+    for sizes in ((3, 7, 5, 2), (2, 6, 2)):
+        model, x = mlp(list(sizes)), torch.randn(15, sizes[0])
+        y = model(x).detach()
+        change = permute_units(model, x[:1])
+        at = dict[str, Any](layers=len(sizes) - 1)
+        back = align(model, change.model, x)
+        for layer, order in change.layers.items():
+            yield equals("order found, behind the one made", order[back.permutations[layer]],
+                         torch.arange(len(order)), **at)  # fmt: skip
+        yield equals("distance after alignment", back.distance, 0.0, tol=0.0, **at)
+        found = measured(model, change.model, x, y, path="aligned", points=11)
+        yield at_most("loss on the aligned segment", found.losses, 0.0, tol=1e-20, **at)
+
+
+mode_connectivity.foil(
+    "the straight segment always works",
+    refuted_by="barrier to the copy over the mean square",
+    path="line",
+)
+mode_connectivity.foil("the output weights move first", first="outputs")
+
+
+def parity_like(n: int) -> tuple[Tensor, Tensor]:
+    """Thirty signs, of which four decide."""
+    x = 2.0 * torch.randint(2, (n, 30), dtype=torch.float32) - 1
+    return x, (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] + x[:, 0] / 2 > 0).long()
+
+
+@claim(
+    by="training", sources=("C-289",), budget=5.0, full={"repeats": 16, "updates": 400},
+    short=r"\theta_0 \odot m \to \theta_T,\quad m \leftarrow \text{largest } |\theta_T|,\quad"
+    r" \mathrm{acc}(m) \ge \mathrm{acc}(1)",
+)  # fmt: skip
+def lottery_ticket(
+    rewound: bool = True,
+    mask: Literal["found", "random"] = "found",
+    repeats: int = 3,
+    updates: int = 200,
+) -> Iterator[Evidence]:
+    r"""Lottery ticket hypothesis.
+
+    A large network with random weights contains sparse subnetworks that, trained alone from their
+    original weights, reach the accuracy of the whole; they are found by iterative magnitude pruning
+    with rewinding, and a random mask of the same size does worse. (An observation; how much the
+    original weights matter beside the mask depends on the task.)
+
+    Two-layer ReLU networks of 30 units on 30 signs of which four decide the label; 400 examples,
+    full-batch Adam, two prunings to 4 % of the first layer's 900 weights. The ticket's accuracy on
+    new examples is at least that of the whole network, less 0.01, and above that of random masks by
+    0.05 or more, in the mean over the repeats. (Observed for one repeat: 1.00, against $0.76 \pm
+    0.02$ and $0.70 \pm 0.08$.) The masks are counted, the first weights compared, and the last
+    training made again by hand.
+
+    Knobs:
+        rewound: Whether a ticket begins with the network's first weights, or with trained ones.
+        mask: Which mask is said to be a ticket.
+        repeats: How many networks are pruned.
+        updates: How many steps each training has.
+    """
+    scores = []
+    for r in range(repeats):
+        (x, y), test = parity_like(400), parity_like(1000)
+        model: Any = nn.Sequential(nn.Linear(30, 30), nn.ReLU(), nn.Linear(30, 2)).float()
+        found = found_ticket(
+            model, x, y, test=test, keep=0.04, prunings=2, prune=["0.weight"], updates=updates,
+            eta=0.02,
+        )  # fmt: skip
+        m, start = found.masks[-1]["0.weight"], dict(found.start.named_parameters())
+        yield equals("weights that are left", [int(m.sum()) for m in _masks(found)], [180, 36], r=r)
+        said = (model if rewound else found.model).get_parameter("0.weight")
+        gap = (start["0.weight"] - said * m).detach().abs().max()
+        yield equals("first weights of the ticket, less those stated", gap, 0.0, tol=0.0, r=r)
+        if r == 0:
+            again = plainly(found.start, m, x, y, updates)
+            gap = (again - found.model.get_parameter("0.weight")).detach().abs().max()
+            yield at_most("weights of the ticket, less those by hand", gap, 0.0, tol=1e-3)
+        ticket = found.scores if mask == "found" else found.control_scores
+        scores.append([ticket[-1], found.scores[0], found.control_scores[-1]])
+    ticket, whole, random = torch.tensor(scores).mean(0)
+    yield at_least("accuracy of the ticket, less the whole network's", ticket - whole, -0.01)
+    yield at_least("accuracy of the ticket, less random masks'", ticket - random, 0.05)
+
+
+def _masks(found: Any) -> list[Tensor]:
+    return [masks["0.weight"] for masks in found.masks]
+
+
+def plainly(start: Any, mask: Tensor, x: Tensor, y: Tensor, updates: int) -> Tensor:
+    """The first weights after training by Adam's formulas, with the mask on their gradient."""
+    w = [p.detach().clone() for p in start.parameters()]
+    first, second = ([torch.zeros_like(p) for p in w] for _ in range(2))
+    for t in range(1, updates + 1):
+        w = [p.requires_grad_() for p in w]
+        z = (x @ w[0].T + w[1]).relu() @ w[2].T + w[3]
+        grads = list(torch.autograd.grad(F.cross_entropy(z, y), w))
+        grads[0] = grads[0] * mask
+        for i, g in enumerate(grads):
+            first[i] = 0.9 * first[i] + 0.1 * g
+            second[i] = 0.999 * second[i] + 0.001 * g * g
+            step = first[i] / (1 - 0.9**t) / ((second[i] / (1 - 0.999**t)).sqrt() + 1e-8)
+            w[i] = w[i].detach() - 0.02 * step
+    return w[0]
+
+
+lottery_ticket.foil(
+    "the ticket keeps its trained weights",
+    refuted_by="first weights of the ticket, less those stated",
+    rewound=False,
+)
+lottery_ticket.foil(
+    "any mask of this size",
+    refuted_by="accuracy of the ticket, less random masks'",
+    close="a random mask in place of the ticket leads itself by 0, and 0.05 is stated",
+    mask="random",
+)
