@@ -2,8 +2,10 @@
 
 from vademecum.generalization.claims import (
     capacity,
+    connections,
     critical,
     descent,
+    landscape,
     memorising,
     shattering,
     stochastic,
@@ -16,4 +18,5 @@ __all__ = [
     "capacity",
     "stochastic",
     "descent", "memorising", "critical",
+    "landscape", "connections",
 ]  # fmt: skip
