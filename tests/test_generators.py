@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import vademecum
 from tests.conventions import calls
+from tests.generalization import drawn_descent
 from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
@@ -222,6 +223,8 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_passes.CALLS,
     **drawn_units.CALLS,
     **drawn_noise.CALLS,
+    # generalization
+    **drawn_descent.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

@@ -15,7 +15,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Int, Integer, Shaped
 from torch import Tensor
 
 from vademecum.arguments import number, whole
@@ -36,7 +36,7 @@ class RandomLabels(NamedTuple):
         tensor(2)
     """
 
-    labels: Int[Tensor, " n"]
+    labels: Integer[Tensor, " n"]
     """The labels."""
     drawn: Bool[Tensor, " n"]
     """Which of them were drawn; one in k of these is the true one, on average."""
@@ -63,7 +63,7 @@ class PermutedPixels(NamedTuple):
 
 
 def random_labels(
-    y: Int[Tensor, " n"],
+    y: Integer[Tensor, " n"],
     *,
     fraction: float = 1.0,
     k: int | None = None,
@@ -89,7 +89,8 @@ def random_labels(
     low, high = (int(v) for v in y.aminmax())
     if low < 0:
         raise ValueError(f"y must be labels >= 0, got {low}")
-    k = whole("k", high + 1 if k is None else k, low=high + 1)
+    most = torch.iinfo(y.dtype).max + 1  # larger labels would wrap around
+    k = whole("k", high + 1 if k is None else k, low=high + 1, high=most)
     count = round(share * len(y))
     chosen = torch.randperm(len(y), **source(generator, y.device))[:count].to(y.device)
     fresh = torch.randint(k, (count,), **source(generator, y.device)).to(y)
