@@ -42,11 +42,12 @@ def bernoulli_divergence(
         0.1438...
     """
     d = p - q
-    return _term(q, p, d) + _term(1 - q, 1 - p, -d)
+    both = (torch.stack(pair) for pair in ((q, 1 - q), (p, 1 - p), (d, -d)))
+    return _term(*both).sum(0)
 
 
 def _term(q: Tensor, p: Tensor, d: Tensor) -> Tensor:
-    """The term q h(d / q), where p = q + d."""
+    """The terms q h(d / q), where p = q + d."""
     x = (d / q).clamp_(max=_MOST)  # infinite for a subnormal q alone
     z = x / (2 + x)
     t = z * z

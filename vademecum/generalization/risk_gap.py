@@ -1,8 +1,8 @@
 r"""Risk, risk on the training examples, and the gap between them.
 
 With a loss in $[0, 1]$ the gap is $\mathcal R(f) - \hat{\mathcal R}_n(f)$: population minus
-training risk. The first is never known, only bounded: on $m$ fresh examples with mean loss $\hat r$,
-Chernoff's bound gives, with probability at least $1 - \delta$,
+training risk. The first is never known, only bounded: on $m$ fresh examples with mean loss
+$\hat r$, Chernoff's bound gives, with probability at least $1 - \delta$,
 
 $$\mathrm{kl}^{-1}_-\big(\hat r, \tfrac{\ln(2/\delta)}m\big) \le \mathcal R(f) \le
 \mathrm{kl}^{-1}_+\big(\hat r, \tfrac{\ln(2/\delta)}m\big).$$

@@ -17,8 +17,8 @@ that of $\ln \frac2\delta$.
 
 Each is evaluated as it stands, with counts as integers of any size; for a VC dimension above a
 million Sauer's sum is replaced by $e^{n H(d/n)}$ or $2^n$, which it does not exceed. Above 1 a
-bound says nothing. Numbers give a number, tensors a tensor. The claims are `uniform_bound`, `vc_inequality`,
-`vc_generalisation_bound` and `rademacher_bound`.
+bound says nothing. Numbers give a number, tensors a tensor. The claims are `uniform_bound`,
+`vc_inequality`, `vc_generalisation_bound` and `rademacher_bound`.
 """
 
 import math
@@ -180,4 +180,5 @@ def _log_growth(n: int, dimension: int | None, growth: float | None) -> float:
 
 def _log_count(name: str, count: Any) -> float:
     """The logarithm of a count; of an integer that no float holds, too."""
-    return math.log(number(name, count, low=1))
+    exact = isinstance(count, int) and not isinstance(count, bool)
+    return math.log(whole(name, count, low=1) if exact else number(name, count, low=1))
