@@ -47,9 +47,12 @@ def test_without_noise_and_with_all_features_nothing_explodes():
 
 
 def drawn(repeats: int, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """The training sets that the first portion draws."""
+    """The training sets that are drawn, one after the other."""
     source = torch.Generator().manual_seed(3)
-    z = torch.randn(repeats, n, len(BETA) + 1, dtype=torch.float64, generator=source)
+    shape = (n, len(BETA) + 1)
+    z = torch.stack(
+        [torch.randn(shape, dtype=torch.float64, generator=source) for _ in range(repeats)]
+    )
     X = z[..., :-1].numpy()
     return X, X @ BETA.numpy() + noise * z[..., -1].numpy()
 
@@ -107,7 +110,11 @@ def test_another_fit_is_measured_on_the_same_sets():
 def test_memory_splits_the_training_sets():
     knobs = {"n": 4, "noise": 0.5, "repeats": 10}
     least = 3 * 4 * 9 * 8
-    small = double_descent([3, 7], BETA, memory=2 * least, **knobs)
+    small, large = (
+        double_descent([3, 7], BETA, memory=m, generator=torch.Generator().manual_seed(0), **knobs)
+        for m in (2 * least, None)
+    )
+    assert small.draws.equal(large.draws)
     assert small.draws.shape == (10, 2)
     assert small.draws.unique().numel() == 20  # no set is drawn twice
     message = f"memory must be >= {least}, got {least - 1}"

@@ -153,10 +153,8 @@ def double_descent(
     tests, trainings = [], []
     with ticking("fits", repeats * len(p), progress=progress) as tick:
         for start in range(0, repeats, at_once):
-            shape = (min(at_once, repeats - start), n, D + 1)
-            drawn = torch.randn(shape, dtype=torch.float64, **source(generator, beta.device))
-            X = drawn.to(beta.device)[..., :D]
-            y = X @ beta + noise * drawn.to(beta.device)[..., D]
+            drawn = _sets(min(at_once, repeats - start), n, D + 1, generator, beta.device)
+            X, y = drawn[..., :D], drawn[..., :D] @ beta + noise * drawn[..., D]
             solve = _shortest(X, y) if fit is None else _each(fit, X, y)
             test, training = _errors(X, y, beta, p.tolist(), solve, tick)
             tests.append(test + noise**2)
@@ -164,6 +162,17 @@ def double_descent(
     draws = torch.cat(tests)
     mean, error = draws.mean(0), draws.std(0) / math.sqrt(repeats)
     return DoubleDescent(p, theory, mean, error, torch.cat(trainings).mean(0), draws, n)
+
+
+def _sets(
+    count: int, n: int, width: int, generator: torch.Generator | None, device: torch.device
+) -> Tensor:
+    """Standard normal numbers, drawn set by set: they are the same in any portions."""
+    where = source(generator, device)
+    sets = torch.empty(count, n, width, dtype=torch.float64, device=where["device"])
+    for one in sets:
+        one.normal_(generator=generator)
+    return sets.to(device)
 
 
 def _checked(p: Sequence[int] | Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:

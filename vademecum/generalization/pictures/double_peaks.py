@@ -100,7 +100,7 @@ def draw_parts(axes: Axes, beta: torch.Tensor, n: int, noise: float) -> None:
     spread = np.minimum(spread - hidden - noise**2, 2 * TOP)
     axes.plot(p, hidden, "-", color="C2", label="features left out")
     axes.plot(p, lost, "-", color="C3", label="signal lost to the shortest solution")
-    axes.plot(p, spread, "-", color="C4", label="what both and the noise add to the fit")
+    axes.plot(p, spread, "-", color="C4", label="what noise and left-out features cause")
     axes.axhline(noise**2, ls="--", lw=1, color=GREY, label="noise")
     axes.axvline(n, lw=0.8, ls=":", color=GREY)
     axes.set(xlim=(-0.02 * p[-1], 1.02 * p[-1]), ylim=(-0.05, 3))
