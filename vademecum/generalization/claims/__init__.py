@@ -7,12 +7,16 @@ from vademecum.generalization.claims import (
     descent,
     landscape,
     memorising,
+    posteriors,
+    rademacher,
     shattering,
     stochastic,
     uniform,
 )
 
 __all__ = [
+    "posteriors",
+    "rademacher",
     "uniform",
     "shattering",
     "capacity",
