@@ -62,7 +62,7 @@ MISTAKES = [
     (lambda: attention(Q, K, V, mask=torch.ones(4, 6).long()), INTEGERS),
     (lambda: attention(Q, K, V, mask=torch.zeros(4, 6)), "allowed, got torch.float32"),
     (lambda: attention(Q, K, V, mask=odd([True])), "allowed, got list"),
-    (lambda: attention(Q, K, V, scale=float("nan")), "scale must be >= -inf, got nan"),
+    (lambda: attention(Q, K, V, scale=float("nan")), "scale must be a number, got nan"),
     (lambda: attention(Q[None].expand(2, 4, 3), K.expand(3, 6, 3), V),
      "leading axes must broadcast, got q: (2,), k: (3,), v: ()"),
     (lambda: MultiHeadAttention(8, 3), "d must be divisible by heads = 3, got 8"),

@@ -125,7 +125,7 @@ BAD = {
     "dtype": (lambda: sinusoidal_encoding(3, 4, dtype=torch.int64), "dtype must be a floating-point"
               " one, got torch.int64"),
     "dtype of a shift": (lambda: encoding_rotation(1, 4, dtype=torch.cfloat), "got torch.complex"),
-    "nan": (lambda: encoding_rotation(math.nan, 4), "delta must be >= -inf, got nan"),
+    "nan": (lambda: encoding_rotation(math.nan, 4), "delta must be a number, got nan"),
     "odd n of a shift": (lambda: encoding_rotation(1, 3), "n must be even"),
     "odd features": (lambda: rotary(X[..., :5], AT), "the last axis of x must be even"),
     "integers": (lambda: rotary(X.long(), AT), "x must be a floating-point tensor"),

@@ -92,7 +92,7 @@ MISTAKES = [
      "edges must have no weights: attention computes its own"),
     (lambda: GATConv(3, 2, 0), "heads must be >= 1, got 0"),
     (lambda: GAT(3, 5, 2, heads=2), "hidden_channels must be a multiple of heads = 2, got 5"),
-    (lambda: GINConv(nn.Identity(), epsilon=float("nan")), "epsilon must be >= -inf, got nan"),
+    (lambda: GINConv(nn.Identity(), epsilon=float("nan")), "epsilon must be a number, got nan"),
     (lambda: messages(aggregate="median"), "aggregate must be one of 'sum', 'mean', 'max'"),
     (lambda: messages(message=lambda a, b: a[:1]),
      "message must give a row for each of 2 edges, got (1, 3)"),

@@ -102,7 +102,7 @@ MISTAKES = [
     (lambda: pmi(torch.zeros(0, 2)), "counts must not all be 0, got shape (0, 2)"),
     (lambda: pmi(torch.ones(2, 2) > 0), "counts must be numbers >= 0, got torch.bool"),
     (lambda: pmi(torch.ones(2, 2) + 1j), "counts must be numbers >= 0, got torch.complex64"),
-    (lambda: pmi(torch.ones(2, 2), shift=math.nan), "shift must be >= -inf, got nan"),
+    (lambda: pmi(torch.ones(2, 2), shift=math.nan), "shift must be a number, got nan"),
     (lambda: pmi(torch.ones(2, 2), context_power=-1), "context_power must be >= 0, got -1"),
 ]
 
