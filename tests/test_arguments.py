@@ -82,6 +82,8 @@ def test_every_kind_of_infinity_is_found(dtype, bad):
         (-float("inf"), {}, "a must be finite, got -inf"),
         (-float("inf"), {"low": 0, "infinite": True}, "a must be >= 0, got -inf"),
         (nan, {"infinite": True}, "a must be a number, got nan"),
+        (nan, {"above": 0}, "a must be > 0, got nan"),
+        (nan, {"below": 1}, "a must be < 1, got nan"),
         (1, {"above": 1}, "a must be > 1, got 1"),
         (1.0, {"below": 1}, r"a must be < 1, got 1\.0"),
         (2, {"high": 1}, "a must be <= 1, got 2"),

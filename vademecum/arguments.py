@@ -109,17 +109,17 @@ def number(
     if isinstance(value, bool) or not isinstance(value, Real):  # NumPy's are, too
         raise ValueError(f"{name} must be a number, got {value!r}")
     value = value if isinstance(value, int) else float(value)
-    if math.isnan(value) and -math.inf == max(low, above) and math.inf == min(high, below):
-        raise ValueError(f"{name} must be a number, got nan")
     limits = [
-        (low <= value, f">= {low:g}"),
-        (value <= high, f"<= {high:g}"),
-        (value > above or above == -math.inf, f"> {above:g}"),
-        (value < below or below == math.inf, f"< {below:g}"),
+        (low, low <= value, f">= {low:g}"),
+        (high, value <= high, f"<= {high:g}"),
+        (above, value > above, f"> {above:g}"),
+        (below, value < below, f"< {below:g}"),
     ]
-    for kept, limit in limits:
-        if not kept or math.isnan(value):
-            raise ValueError(f"{name} must be {limit}, got {value}")
+    for limit, kept, words in limits:
+        if not kept and math.isfinite(limit):  # NaN keeps none
+            raise ValueError(f"{name} must be {words}, got {value}")
+    if math.isnan(value):
+        raise ValueError(f"{name} must be a number, got nan")
     if math.isinf(value) and not infinite:
         raise ValueError(f"{name} must be finite, got {value}")
     return value
