@@ -1,7 +1,14 @@
 """What the course claims of posteriors and of the chains that sample them."""
 
-from vademecum.bayes.claims import hamiltonian, langevin, metropolis, trajectories
+from vademecum.bayes.claims import (
+    hamiltonian,
+    langevin,
+    metropolis,
+    posteriors,
+    predictions,
+    trajectories,
+)
 
 __all__ = [
-    "metropolis", "hamiltonian", "trajectories", "langevin",
+    "posteriors", "predictions", "metropolis", "hamiltonian", "trajectories", "langevin",
 ]  # fmt: skip

@@ -67,20 +67,21 @@ def metropolis_hastings(ratio: float = 1.0, n: int = 50_000):
 
 
 def moves(E: Tensor, R: Tensor, P: Tensor):
-    """What the step does, against the matrix: 20,000 chains in one state, three proposals."""
-    n = 20_000
-    step = None
-    for j in range(1, 4):
-        target = torch.full((n, 1), float(j))
+    """What the step does, against the matrix, for pairs whose acceptance is near one half."""
+    n, size = 20_000, len(E)
+    chance = P / R
+    order = (chance - 0.5).abs().fill_diagonal_(1).flatten().argsort()
+    for pair in order[:3].tolist():
+        i, j = divmod(pair, size)
 
-        def propose(theta: Tensor, _: object, target=target, j=j) -> tuple[Tensor, Tensor]:
-            return target, (R[j, 0] / R[0, j]).log().expand(n)
+        def propose(theta: Tensor, _: object, i=i, j=j) -> tuple[Tensor, Tensor]:
+            return torch.full((n, 1), float(j)), (R[j, i] / R[i, j]).log().expand(n)
 
-        step = mh_step(lambda t: E[t[:, 0].long()], torch.zeros(n, 1), propose=propose)
+        step = mh_step(lambda t: E[t[:, 0].long()], torch.full((n, 1), float(i)), propose=propose)
         share = (step.theta[:, 0] == j).double()
-        yield in_mean("share of chains that moved", share, float(P[0, j] / R[0, j]), j=j)
-        stay = (step.theta[:, 0] == 0).double()
-        yield equals("where the others are", share + stay, 1.0, tol=0.0, j=j)
+        yield in_mean("share of chains that moved", share, float(chance[i, j]), i=i, j=j)
+        stay = (step.theta[:, 0] == i).double()
+        yield equals("where the others are", share + stay, 1.0, tol=0.0, i=i, j=j)
 
 
 def half_line(ratio: float, n: int):

@@ -12,7 +12,7 @@ from vademecum.bayes.claims._laws import draw_from, follows
 from vademecum.bayes.claims.hamiltonian import GRID, QUARTIC, Smooth
 from vademecum.claims import at_least, at_most, claim, equals, in_mean
 
-ETA, COUNT, MASS = 1.0, 3, 2.0  # coarse: a third of the proposals are refused
+ETA, COUNT, MASS = 1.0, 3, 2.0  # coarse: a sixth of the proposals is refused
 
 
 def moved(at: Tensor, test: str) -> Tensor:
@@ -65,7 +65,7 @@ def hmc_acceptance(test: Literal["total", "none", "potential"] = "total", n: int
     start = torch.randn(n // 2, 2) @ root.T
     mass = torch.tensor([[2.0, -0.5], [-0.5, 0.8]])
     step = hmc_step(
-        lambda t: ((t @ precision) * t).sum(1) / 2, start, eta=1.1, leapfrogs=2, mass=mass
+        lambda t: ((t @ precision) * t).sum(1) / 2, start, eta=1.2, leapfrogs=2, mass=mass
     )
     yield at_most("acceptance in two dimensions", step.probability.mean(), 0.9)
     for i, j in ((0, 0), (0, 1), (1, 1)):
