@@ -30,6 +30,12 @@ from vademecum.generalization.interpolation_threshold import (
 from vademecum.generalization.kl_inversion import kl_inverse
 from vademecum.generalization.memorisation import memorising_network
 from vademecum.generalization.noise_fitting import RademacherComplexity, rademacher_complexity
+from vademecum.generalization.norm_capacity import (
+    LayerNorms,
+    NormBound,
+    NormBounds,
+    norm_bounds,
+)
 from vademecum.generalization.pac_bayes_forms import pac_bayes_bound
 from vademecum.generalization.planes import LossPlane, draw_loss_plane, loss_plane
 from vademecum.generalization.random_weights import (
@@ -62,6 +68,7 @@ __all__ = [
     # capacity
     "Shattering", "VCDimension", "growth_function", "sauer_bound", "shatters", "vc_dimension",
     "RademacherComplexity", "rademacher_complexity",
+    "LayerNorms", "NormBound", "NormBounds", "norm_bounds",
     # bias, variance, double descent
     "BiasVariance", "DoubleDescent", "bias_variance", "double_descent", "double_descent_risk",
     "draw_double_descent",
