@@ -1,6 +1,7 @@
 """Critical points and the Hessian test."""
 
 import math
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
@@ -119,6 +120,11 @@ def hessian_test(
                     "negative eigenvalues", found.saddle_index, int((signs < 0).sum()), d=d
                 )
             yield answers(classify_critical_point(f, c + 0.1).kind, "not critical", d=d, off=0.1)
+    yield from linear_networks()
+
+
+def linear_networks() -> Iterator[Evidence]:
+    """All critical points of a two-layer linear network, whose indices are known."""
     U, V = (torch.linalg.qr(torch.randn(k, k)).Q[:, :3] for k in (3, 4))
     gamma = (U * torch.tensor([3.0, 2.0, 1.2])) @ V.T
     for point in critical_points(gamma, 2):
