@@ -88,6 +88,10 @@ EXCEPTIONS = {
     ("regularization", "names"): {
         "dynamical_isometry": "the Lanczos steps are all made, as in spectral_density",
     },
+    ("generalization", "instruments"): {
+        "align": "compares two models, a and b",
+        "mode_connectivity": "goes from one model, a, to another, b",
+    },
     ("optimization", "instruments"): {
         "matrix_parameters": "splits parameters for optimisers; it measures nothing",
     },

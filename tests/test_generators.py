@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import vademecum
 from tests.conventions import calls
-from tests.generalization import drawn_descent
+from tests.generalization import drawn_descent, drawn_landscape
 from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
@@ -225,6 +225,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_noise.CALLS,
     # generalization
     **drawn_descent.CALLS,
+    **drawn_landscape.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

@@ -1,6 +1,7 @@
 """The landscape on a GPU is that on the CPU."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -66,10 +67,10 @@ def test_alignment(name, by):
 def test_paths(path):
     a, b = (seeded(convolutional, seed).double() for seed in (1, 2))
     x, y = data()
-    knobs = {"points": 5, "path": path, "updates": 5, "batch": None}
-    given = {"generator": torch.Generator().manual_seed(0)} if path == "curve" else {}
+    knobs: Any = {"points": 5, "path": path, "updates": 5, "batch": None}
+    given: Any = {"generator": torch.Generator().manual_seed(0)}
     one = mode_connectivity(a, b, x, y, **knobs, **given)
-    given = {"generator": torch.Generator().manual_seed(0)} if path == "curve" else {}
+    given = {"generator": torch.Generator().manual_seed(0)}
     other = mode_connectivity(there(a), there(b), x.cuda(), y.cuda(), **knobs, **given)
     torch.testing.assert_close(other.losses, one.losses, rtol=1e-6, atol=1e-8)
 
