@@ -1,6 +1,7 @@
 """Bayesian linear regression against dense Gaussians, quadrature, scikit-learn and its checks."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from vademecum.bayes import BayesianLinearRegression
 
 RNG = np.random.default_rng(0)
-X = RNG.standard_normal((30, 4)) + [3.0, 0.0, -1.0, 0.0]
+X = RNG.standard_normal((30, 4)) + np.array([3.0, 0.0, -1.0, 0.0])
 Y = X @ [1.0, 2.0, 0.0, -1.0] + 0.5 * RNG.standard_normal(30) + 2
 NEW = RNG.standard_normal((7, 4))
 
@@ -46,7 +47,8 @@ def test_predictions_are_those_of_the_joint_law():
 def test_the_evidence_is_the_density_of_the_targets(n, d):
     x, y = X[:n, :d], Y[:n]
     model = BayesianLinearRegression(noise=0.7, prior=1.3, fit_intercept=False).fit(x, y)
-    law = stats.multivariate_normal(np.zeros(n), 1.3**2 * x @ x.T + 0.49 * np.eye(n))
+    K: Any = 1.3**2 * x @ x.T + 0.49 * np.eye(n)
+    law = stats.multivariate_normal(np.zeros(n), K)
     assert model.log_evidence_ == pytest.approx(law.logpdf(y), rel=1e-11)
     # with a flat intercept: the integral of the density over all of them
     model.set_params(fit_intercept=True).fit(x, y)
@@ -57,10 +59,10 @@ def test_the_evidence_is_the_density_of_the_targets(n, d):
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_bayesian_ridge_at_its_hyperparameters(fit_intercept):
-    flat = {"alpha_1": 0, "alpha_2": 0, "lambda_1": 0, "lambda_2": 0}
+    flat: dict[str, Any] = {"alpha_1": 0, "alpha_2": 0, "lambda_1": 0, "lambda_2": 0}
     peer = BayesianRidge(**flat, fit_intercept=fit_intercept, compute_score=True, tol=1e-12)
     peer.set_params(max_iter=3000).fit(X, Y)
-    knobs = {"noise": peer.alpha_**-0.5, "prior": peer.lambda_**-0.5}
+    knobs: dict[str, Any] = {"noise": peer.alpha_**-0.5, "prior": peer.lambda_**-0.5}
     ours = BayesianLinearRegression(**knobs, fit_intercept=fit_intercept).fit(X, Y)
     np.testing.assert_allclose(ours.coef_, peer.coef_, rtol=1e-10)
     np.testing.assert_allclose(ours.covariance_, peer.sigma_, rtol=1e-9, atol=1e-12)
