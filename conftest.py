@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+import tests.type_checks  # noqa: F401  # before the package
 from vademecum.randomness import own_randomness
 
 pytest_plugins = ["tests.costs"]

@@ -1,0 +1,118 @@
+"""Type checks at run time see what they should, and are off where they are switched off."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from beartype import BeartypeConf, beartype
+from beartype.roar import BeartypeCallHintViolation
+from jaxtyping import Float, TypeCheckError
+from torch import Tensor
+
+from tests.type_checks import has_sizes, sparingly
+from vademecum.foundations import total_variation
+from vademecum.models import mlp
+
+checked = sparingly(typechecker=beartype(conf=BeartypeConf(is_pep484_tower=True)))
+Vector = Float[Tensor, " n"]
+
+
+@checked
+def dot(x: Vector, y: Vector) -> Float[Tensor, ""]:
+    """A function with sizes."""
+    return x @ y
+
+
+@checked
+def lengthen(x: Vector) -> Vector:
+    """A function whose result breaks them."""
+    return torch.cat([x, x])
+
+
+@checked
+def half(n: float, *, word: str = "half") -> float:
+    """A function without sizes."""
+    return n / 2 if word == "half" else word  # type: ignore[return-value]
+
+
+@contextmanager
+@checked
+def lent(n: int) -> Iterator[int]:
+    """A generator."""
+    yield n
+
+
+class Scale:
+    """A class with methods of all kinds."""
+
+    @property
+    @checked
+    def size(self) -> int:
+        """The wrong type."""
+        return "large"  # type: ignore[return-value]
+
+    @staticmethod
+    @checked
+    def twice(n: int) -> int:
+        """A static method."""
+        return 2 * n
+
+
+BAD: list[tuple[Callable[[], Any], type[Exception]]] = [
+    (lambda: dot(torch.ones(2), torch.ones(3)), TypeCheckError),
+    (lambda: dot(torch.ones(2, 1), torch.ones(2, 1)), TypeCheckError),
+    (lambda: dot(torch.ones(2).int(), torch.ones(2)), TypeCheckError),
+    (lambda: lengthen(torch.ones(2)), TypeCheckError),
+    (lambda: half("two"), BeartypeCallHintViolation),  # type: ignore[arg-type]
+    (lambda: half(2, word="whole"), BeartypeCallHintViolation),
+    (lambda: half(2, word=3), BeartypeCallHintViolation),  # type: ignore[arg-type]
+    (lambda: lent("two").__enter__(), BeartypeCallHintViolation),  # type: ignore[arg-type]
+    (lambda: Scale().size, BeartypeCallHintViolation),
+    (lambda: Scale.twice(0.5), BeartypeCallHintViolation),  # type: ignore[arg-type]
+    (lambda: total_variation(torch.ones(2), "q"), TypeCheckError),  # type: ignore[arg-type]
+    (lambda: mlp([2, 1], bias="no"), BeartypeCallHintViolation),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("call", "error"), BAD)
+def test_what_does_not_fit_is_seen(call, error):
+    for _ in range(2):  # the checks are made at the first call
+        with pytest.raises(error):
+            call()
+
+
+def test_what_fits_passes_and_names_stay():
+    assert dot(torch.ones(2), torch.ones(2)) == 2
+    assert half(3) == 1.5  # an int where a float is asked for
+    assert Scale.twice(3) == 6
+    with lent(3) as three:
+        assert three == 3
+    assert (half.__name__, half.__doc__) == ("half", "A function without sizes.")
+
+
+def test_what_has_no_annotation_is_left_as_it_is():
+    def bare(x):
+        return x
+
+    assert checked(bare) is bare
+    assert checked(Scale) is Scale
+
+
+def test_nothing_is_checked_where_it_is_off(unchecked):
+    assert half(2, word="whole") == "whole"
+    assert Scale().size == "large"
+    assert lengthen(torch.ones(2)).shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sizes"),
+    [
+        (Vector, True), (list[Vector], True), (Vector | None, True), ("Vector", True),
+        (Callable[[Vector], int], True), (tuple[int, ...], False), (Tensor | None, False),
+        (Callable[..., Any], False), (None, False), (Callable[[Tensor], Tensor], False),
+    ],
+)  # fmt: skip
+def test_sizes_are_found_wherever_they_stand(annotation, sizes):
+    assert has_sizes(annotation) == sizes

@@ -1,0 +1,58 @@
+"""Run-time type checks at a price that tests can pay.
+
+The import hook of jaxtyping wraps each function of the package: arguments are bound, sizes noted,
+everything is checked by two functions made for it, some 30 microseconds a call. Only sizes such as
+`Float[Tensor, " n d"]` need that. Where a function has no such annotation beartype alone checks
+the same for less than a microsecond, and where it has none at all there is nothing to check. Either
+is made at the first call: a run calls few of the functions that it imports.
+
+To be imported before the package is.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, get_args
+
+import jaxtyping
+
+__all__ = ["sparingly"]
+
+_full = jaxtyping.jaxtyped
+
+
+def sparingly(fn: Any = None, *, typechecker: Any) -> Any:
+    """Check a function as `jaxtyping.jaxtyped` would, for less; classes are left to that."""
+    if fn is None:
+        return partial(sparingly, typechecker=typechecker)
+    if not inspect.isfunction(fn):
+        return _full(fn, typechecker=typechecker)
+    if not fn.__annotations__:
+        return fn
+    checked: list[Callable[..., Any]] = []
+
+    @wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        if jaxtyping.config.jaxtyping_disable:
+            return fn(*args, **kwargs)
+        if not checked:
+            sizes = any(map(has_sizes, fn.__annotations__.values()))
+            checked.append(_full(fn, typechecker=typechecker) if sizes else typechecker(fn))
+        return checked[0](*args, **kwargs)
+
+    return wrapper
+
+
+def has_sizes(annotation: Any) -> bool:
+    """Whether an annotation is one of jaxtyping's, or has one inside, or is a word that may be."""
+    if isinstance(annotation, str):
+        return True
+    if isinstance(annotation, list | tuple):
+        return any(map(has_sizes, annotation))
+    if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):
+        return True
+    return any(map(has_sizes, get_args(annotation)))
+
+
+jaxtyping.jaxtyped = sparingly  # which the hook's decorators look up when a module is imported
