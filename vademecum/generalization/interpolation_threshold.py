@@ -92,7 +92,7 @@ def double_descent_risk(
     Example:
         >>> beta = torch.full((400,), 0.05)
         >>> double_descent_risk([0, 20, 40, 80, 400], beta, n=40, noise=0.2)
-        tensor([1.0400, 2.0316,    inf, 1.8021, 0.9446], dtype=torch.float64)
+        tensor([1.0400, 2.0321,    inf, 1.8015, 0.9445], dtype=torch.float64)
     """
     p, beta = _checked(p, beta)
     whole("n", n, low=1)
@@ -141,7 +141,7 @@ def double_descent(
         >>> beta = torch.full((60,), 60**-0.5)
         >>> found = double_descent([4, 10, 60], beta, n=10, noise=0.1)
         >>> found.theory.round(decimals=3), found.training[1:] < 1e-9
-        (tensor([1.7060,    inf, 0.8460], dtype=torch.float64), tensor([True, True]))
+        (tensor([1.6980,    inf, 0.8450], dtype=torch.float64), tensor([True, True]))
     """
     theory = double_descent_risk(p, beta, n=n, noise=noise)
     p, beta = _checked(p, beta)
