@@ -50,7 +50,9 @@ def _step(device: torch.device) -> Row:
     model, n = network("mlp").to(device), 500
     noisy = StochasticNetwork(model, prior="init", prior_std=0.01)
     x, y = torch.rand(n, 784, device=device), torch.randint(10, (n,), device=device)
-    optimizers = {m: torch.optim.Adam(m.parameters(), 1e-5, fused=True) for m in (model, noisy)}
+    optimizers: dict[nn.Module, torch.optim.Optimizer] = {
+        m: torch.optim.Adam(m.parameters(), 1e-5, fused=True) for m in (model, noisy)
+    }
 
     def step(m: nn.Module) -> float:
         loss = F.cross_entropy(m(x), y)
