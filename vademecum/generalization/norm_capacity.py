@@ -56,7 +56,7 @@ class NormBounds(NamedTuple):
     lipschitz_high: float
     """The same with upper bounds: no pair of inputs is moved farther apart."""
     path: float
-    """The largest path norm of an output."""
+    """The largest path norm of an output; infinite where there is pooling, which has no weights."""
     frobenius: float
     """The product of the Frobenius norms."""
     margins: Float[Tensor, " 6"]
@@ -177,14 +177,14 @@ def _chain(
 def _paths(maps: list[Affine | Between], x: Tensor) -> Tensor:
     """The path norm of each output: absolute weights on an input of ones.
 
-    Maps in between pass on what they get; windows add up, since each of their entries is a path.
+    Units in between pass on what they get; through pooling it is not followed, and infinite.
     """
     z = torch.ones(x[0].numel(), dtype=torch.float64, device=x.device)
     for layer in maps:
         if not isinstance(layer, Affine):
             continue
-        if z.numel() != math.prod(layer.source):  # pooling: a path for each entry, at most
-            z = z.sum().expand(math.prod(layer.source))
+        if z.numel() != math.prod(layer.source):
+            return torch.full_like(z[:1], torch.inf)
         z = _absolute(layer, z.reshape(1, *layer.source))
     return z
 

@@ -175,8 +175,8 @@ pac_bayes.erratum(
     r" $1 - \epsilon$",
     why=r"The second term must be the empirical error: with $P = Q$ the point mass on a classifier"
     r" of error 1 and an $f^*$ of error 0 the left side is 1 and the right side 0.041 at"
-    r" $|S| = 10^4$, $\epsilon = 0.05$. The confidence is inverted, too. As scanned: a lost hat or a"
-    r" lost '1-' cannot be excluded; the factor 2 is valid, and four times the necessary one.",
+    r" $|S| = 10^4$, $\epsilon = 0.05$. The confidence is inverted, too. As scanned: a lost hat or"
+    r" a lost '1-' cannot be excluded; the factor 2 is valid, and four times the necessary one.",
     weight="scan",
     refuted_by="risk 1 of a point mass, less what is subtracted",
     subtracted="best",
