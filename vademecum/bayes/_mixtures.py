@@ -142,15 +142,18 @@ def _quantile(z: Tensor, w: Tensor, noise: Tensor, q: float) -> Tensor:
     shift = noise * math.sqrt(2) * torch.erfinv(torch.tensor(2 * q - 1, dtype=torch.float64)).item()
     low, high = z.amin(0) + shift, z.amax(0) + shift
     at = (low + high) / 2
-    tol = 4 * torch.finfo(z.dtype).eps
+    eps = torch.finfo(z.dtype).eps
     for _ in range(100):
         t = (at - z) / noise
         over = _average(torch.special.ndtr(t), w) - q
         slope = _average(torch.exp(-t.square() / 2), w) / (math.sqrt(2 * math.pi) * noise)
         low, high = torch.where(over < 0, at, low), torch.where(over < 0, high, at)
         step = at - over / slope
-        new = torch.where((step > low) & (step < high), step, (low + high) / 2)
-        done = (new - at).abs() <= tol * (noise + at.abs())
+        inside = (step > low) & (step < high)
+        new = torch.where(inside, step, (low + high) / 2)
+        # after a step of Newton's the error is of the order of its square, in units of the noise
+        done = inside & ((new - at).abs() <= eps**0.5 * noise)
+        done |= high - low <= 4 * eps * (noise + at.abs())
         at = new
         if bool(done.all()):
             break
