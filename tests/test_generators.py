@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 import vademecum
 from tests.conventions import calls
-from tests.generalization import drawn_descent, drawn_landscape
+from tests.bayes import drawn_chains
+from tests.generalization import drawn_descent, drawn_landscape, drawn_weights
 from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
@@ -226,6 +227,9 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     # generalization
     **drawn_descent.CALLS,
     **drawn_landscape.CALLS,
+    # bayes
+    **drawn_chains.CALLS,
+    **drawn_weights.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

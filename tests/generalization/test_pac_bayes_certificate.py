@@ -178,13 +178,17 @@ def test_pac_bayes_certificate_of_any_structure_of_inputs():
     assert found.network.model.get_parameter("0.weight").equal(frozen.get_parameter("0.weight"))
 
 
-def test_pac_bayes_certificate_tells_what_it_rests_on_and_can_be_drawn():
+def test_pac_bayes_certificate_tells_what_it_rests_on():
     found = pac_bayes_certificate(nn.Linear(3, 3), X, Y, **QUICK)
     text = " ".join(found.assumptions)
     for part in ("independent draws", "The prior saw 45 other examples", "33 scales", "0.035",
                  "not for its mean", "Frozen parameters"):  # fmt: skip
         assert part in text
     assert "\n" not in repr(found)
+
+
+def test_draw_certificate_shows_risks_and_bounds():
+    found = pac_bayes_certificate(nn.Linear(3, 3), X, Y, **QUICK)
     figure = draw_certificate(found)
     (axes,) = figure.axes
     bars: Any = axes.patches
