@@ -31,7 +31,7 @@ class Residual(nn.Module):
         return self.inner(x)
 
 
-def net(k: int, unit=nn.Tanh) -> nn.Module:
+def net(k: int, unit=nn.Tanh) -> nn.Sequential:
     return mlp([3, 5, k], unit).double()
 
 
@@ -50,14 +50,14 @@ def minus_log_likelihood(model, theta, kind):
     for row in theta:
         z = f(row, X).numpy()
         if kind == "gaussian":
-            found.append(-stats.norm(z, 0.3).logpdf(REAL.numpy()).sum())
+            found.append(-stats.norm.logpdf(REAL.numpy(), z, 0.3).sum())
         elif kind == "categorical":
             p = np.exp(z - z.max(1, keepdims=True))
             p /= p.sum(1, keepdims=True)
             found.append(-np.log(p[np.arange(N), CLASSES.numpy()]).sum())
         else:
             p = 1 / (1 + np.exp(-z[:, 0]))
-            found.append(-stats.bernoulli(p).logpmf(BITS.numpy()).sum())
+            found.append(-stats.bernoulli.logpmf(BITS.numpy(), p).sum())
     return torch.tensor(found)
 
 
@@ -72,7 +72,7 @@ def test_posterior_is_likelihood_times_prior(kind, k, y, mapped, unit):
     energy = posterior(model, X, y, likelihood=kind, noise=0.3, prior=0.7, temperature=0.5)
     assert (energy._stack is None) == mapped
     theta = rows(energy)
-    prior = -torch.from_numpy(stats.norm(0, 0.7).logpdf(theta.numpy())).sum(1)
+    prior = -torch.from_numpy(stats.norm.logpdf(theta.numpy(), 0, 0.7)).sum(1)
     wanted = (minus_log_likelihood(model, theta, kind) + prior) / 0.5
     found = energy(theta)
     torch.testing.assert_close(found - found[0], wanted - wanted[0])
@@ -185,12 +185,14 @@ def test_the_model_is_left_as_it_is():
 
 def test_frozen_parameters_can_stay():
     model = net(3)
-    model[0].weight.requires_grad_(False)
+    model.get_parameter("0.weight").requires_grad_(False)
     energy = posterior(model, X, CLASSES, likelihood="categorical", frozen=False)
     assert energy.size == 5 + 15 + 3
     whole = posterior(model, X, CLASSES, likelihood="categorical", prior=1e9)
     theta = rows(energy)
-    full = torch.cat([model[0].weight.detach().flatten().expand(CHAINS, -1), theta], 1)
+    full = torch.cat(
+        [model.get_parameter("0.weight").detach().flatten().expand(CHAINS, -1), theta], 1
+    )
     torch.testing.assert_close(energy(theta) - theta.square().sum(1) / 2, whole(full))
 
 

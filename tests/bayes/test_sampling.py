@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def within(samples: Tensor, wanted: Tensor, sigmas: float = 5.5) -> bool:
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)).double()
 Y = X @ torch.tensor([1.0, -2.0, 0.5]).double() + 0.1 * X[:, 0] ** 2
 NOISE, SCALE = 0.8, 1.5
-EXACT = {
+EXACT: dict[Any, dict[str, Any]] = {
     "nuts": {"draws": 30, "warmup": 40},
     "hmc": {"draws": 40, "warmup": 40, "leapfrogs": 3},
     "chees": {"draws": 100, "warmup": 100},
@@ -137,6 +138,20 @@ def test_nuts_leaves_a_quartic_as_it_is(eta):
     assert within(powers, torch.tensor(moments[1:]).double() / moments[0])
 
 
+def test_nuts_weighs_the_points_of_a_half_by_their_energies():
+    """Errors of the energy are large at this step, and trajectories long in the other direction."""
+    stiffness, n = torch.tensor([1.0, 0.05]).double(), 20_000
+
+    def energy(t):
+        return (stiffness * t**2).sum(1) / 2
+
+    at = torch.randn(n, 2).double() / stiffness.sqrt()
+    step, leaves = nuts_move(energy, point(energy, at), 1.5, Mass(1.0), None, 10)
+    assert float(leaves.double().mean()) > 3
+    for power, moment in ((2, 1.0), (4, 3.0)):
+        assert within(step.theta**power, moment / stiffness ** (power / 2))
+
+
 def test_nuts_trajectories_span_half_a_period():
     at = torch.randn(500, 20).double()
     ball = lambda t: t.square().sum(1) / 2  # noqa: E731
@@ -149,7 +164,7 @@ def test_nuts_trajectories_span_half_a_period():
 
 def test_chees_learns_a_quarter_of_a_period_or_more():
     ball = lambda t: t.square().sum(1) / 2  # noqa: E731
-    chains = kernel_of("chees", ball, torch.randn(64, 20).double(), max_leapfrogs=1000)
+    chains: Any = kernel_of("chees", ball, torch.randn(64, 20).double(), max_leapfrogs=1000)
     for _ in range(400):
         chains.adapt(chains.advance(0.2, Mass(1.0), None), Mass(1.0))
     chains.settle()
@@ -301,7 +316,7 @@ def test_sample_on_a_gpu(kernel):
 
 @pytest.mark.usefixtures("unchecked")
 def test_errors():
-    at = torch.zeros(3, 2).double()
+    at, wrong = torch.zeros(3, 2).double(), cast("Any", "wrong")
 
     def edge(t):
         return torch.where(t[:, 0] >= 0, torch.inf, 0 * t[:, 0])
@@ -311,10 +326,10 @@ def test_errors():
         (lambda: sample(gaussian, at[0]), r"start must be a tensor \(chains, P\), got shape \(2,"),
         (lambda: sample(edge, at), "start must have finite energies, got inf at chain 0"),
         (lambda: sample(lambda t: gaussian(t) * math.nan, at), "finite energies, got nan at chain"),
-        (lambda: sample(gaussian, at, kernel="gibbs"), "kernel must be one of 'nuts', 'hmc'"),
+        (lambda: sample(gaussian, at, kernel=wrong), "kernel must be one of 'nuts', 'hmc'"),
         (lambda: sample(gaussian, at, draws=0), "draws must be >= 1, got 0"),
         (lambda: sample(gaussian, at, warmup=-1), "warmup must be >= 0, got -1"),
-        (lambda: sample(gaussian, at, metric="full"), "metric must be one of 'diagonal', 'dense'"),
+        (lambda: sample(gaussian, at, metric=wrong), "metric must be one of 'diagonal', 'dense'"),
         (lambda: sample(gaussian, at, target=1.0), "target must be < 1, got 1"),
         (lambda: sample(gaussian, at, eta=0.0), "eta must be > 0, got 0"),
         (lambda: sample(gaussian, at, kernel="sgld"), "eta must be given for kernel 'sgld', which"),

@@ -57,10 +57,10 @@ def test_mh_step_balances_twenty_states_in_detail():
     law /= law.sum()
     flow = law[:, None] * P
     np.testing.assert_allclose(flow, flow.T, rtol=0, atol=1e-15)
-    values, vectors = np.linalg.eig(P.T)
-    order = np.argsort(-values.real)
-    assert values[order[1]].real < 1 - 1e-6  # the law is the only one
-    found = vectors[:, order[0]].real
+    values, vectors = (np.real(part) for part in np.linalg.eig(P.T))
+    order = np.argsort(-values)
+    assert values[order[1]] < 1 - 1e-6  # the law is the only one
+    found = vectors[:, order[0]]
     np.testing.assert_allclose(found / found.sum(), law, atol=1e-10)
 
 
@@ -159,7 +159,8 @@ def test_sghmc_step_has_lyapunov_variances(mass, friction):
     def energy(t):
         return (k * t**2).sum(1) / 2
 
-    phase, n = torch.zeros(10_000, 2).double(), 10_000
+    n = 10_000
+    phase = sghmc_step(energy, torch.zeros(n, 2).double(), eta=eta, friction=friction, mass=mass)
     for _ in range(round(40 * max(mass / friction, friction, 1))):
         phase = sghmc_step(energy, phase, eta=eta, friction=friction, mass=mass)
     for i in range(2):

@@ -53,6 +53,10 @@ class Kernel(ABC):
         """Learn from the last step of warm-up, and tell the mean acceptance of all chains."""
         return float(step.probability.mean())
 
+    def rescale(self) -> None:
+        """Begin anew in the units of another mass, in which the target is about of unit size."""
+        return
+
     def settle(self) -> None:
         """Keep what was learned: warm-up is over."""
         return
@@ -98,13 +102,14 @@ class _Chees(_Chains):
         super().__init__(energy, theta)
         if len(theta) < 2:
             raise ValueError("start must have at least 2 chains for kernel 'chees', got 1")
-        self._most, self._t = max_leapfrogs, 0
+        self._most, self._t, self._learned = max_leapfrogs, 0, 0
         self._log_T: float | None = None
         self._mean = self._first = self._second = 0.0
         self._last: tuple[Tensor, Tensor, Tensor, float] | None = None
 
     def advance(self, eta: float, mass: Mass, generator: torch.Generator | None) -> Step:
         self._t += 1
+        self._learned += 1
         length = eta if self._log_T is None else math.exp(self._log_T)
         share = van_der_corput(self._t)
         count = min(max(math.ceil(share * length / eta), 1), self._most)
@@ -131,7 +136,7 @@ class _Chees(_Chains):
         return float(1 / (1 / step.probability.clamp(min=1e-10)).mean())
 
     def _ascend(self, slope: float) -> None:
-        t = self._t
+        t = self._learned
         self._first = 0.9 * self._first + 0.1 * slope
         self._second = 0.95 * self._second + 0.05 * slope**2
         scale = math.sqrt(self._second / (1 - 0.95**t)) + 1e-8
@@ -139,6 +144,12 @@ class _Chees(_Chains):
         self._log_T = (self._log_T or 0.0) + min(max(change, -_MOST), _MOST)
         share = t**-0.5
         self._mean = (1 - share) * self._mean + share * self._log_T
+
+    def rescale(self) -> None:
+        """Begin anew with a quarter of the period of a unit Gaussian."""
+        self._log_T = math.log(math.pi / 2)
+        self._mean = self._first = self._second = 0.0
+        self._learned = 0
 
     def settle(self) -> None:
         """Use the mean of the lengths that were tried."""

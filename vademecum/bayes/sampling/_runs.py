@@ -70,6 +70,7 @@ class Run:
                 spread.update(self.chains.theta)
                 if t in ends:
                     mass = spread.mass()
+                    self.chains.rescale()
                     spread.restart()
                     size.restart(search(self.chains.theta, mass))
             self._tick(1)
