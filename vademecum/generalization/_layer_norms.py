@@ -115,8 +115,6 @@ def _convolution(layer: Affine, generator: torch.Generator | None) -> tuple[floa
     cost = math.prod(sizes) * weight[0].numel() / math.prod(conv.kernel_size) * len(weight)
     if cost * min(weight.shape[:2]) <= _MOST:
         high = min(high, _on_torus(groups, sizes, conv.dilation))
-    if conv.padding_mode == "circular":  # an entry may be there three times along each axis
-        high *= 3 ** (len(sizes) / 2)
     return low, high * _ROUNDING
 
 

@@ -92,8 +92,6 @@ def _read(call: Call, out: Tensor) -> Affine | Between:
         layer = call.module
         if not isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
             raise _refused(call)
-        if layer.padding_mode not in ("zeros", "circular"):
-            raise _refused(call, f" with padding_mode={layer.padding_mode!r}")
         return Affine(call.path, "conv", layer.weight, layer.bias, layer, *shapes)
     if call.name == "batch_norm" and isinstance(call.module, nn.modules.batchnorm._BatchNorm):
         return _scaling(call, call.module, shapes)

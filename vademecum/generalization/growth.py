@@ -127,6 +127,8 @@ def codes(values: Tensor, columns: Tensor) -> Tensor:
 def _enumerated(values: Tensor, n: int) -> int:
     if n > _MOST:
         raise ValueError(f"n must be <= {_MOST} for a table, got {n}")
+    if n == 0:
+        return 1
     most, full = 0, min(len(values), 2**n)
     sets = combinations(range(values.shape[1]), n)
     size = max(_PORTION // len(values), 1)

@@ -175,7 +175,9 @@ def _half_spaces(x: Tensor, *, bias: bool) -> Shattering:
     if free:
         weights = torch.zeros(n, dtype=torch.float64)
         weights[free[0]] = -1.0
-        weights[pivots] = torch.tensor([float(row[free[0]]) for row in reduced]).double()
+        weights[pivots] = torch.tensor(
+            [float(row[free[0]]) for row in reduced], dtype=torch.float64
+        )
         weights = weights.to(x.device)
         return _missing((weights > 0).long(), weights)
     every = labellings(n, x.device)
