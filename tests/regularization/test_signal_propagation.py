@@ -134,6 +134,40 @@ def test_portions_and_loaders_give_what_all_at_once_gives(small):
         signal_propagation(model, x, y, memory=10)
 
 
+@pytest.mark.parametrize("size", [5, 1])
+def test_an_example_alone_in_its_batch_has_no_correlation(size):
+    """Eleven examples in batches of 5, 5 and 1: pairs are those of the first two."""
+    x = torch.randn(11, 4, generator=seeded(), dtype=torch.float64)
+    layer = nn.Linear(4, 3).double()
+    (row,) = signal_propagation(layer, DataLoader(TensorDataset(x), batch_size=size)).rows
+    assert row.predicted is not None
+    assert row.forward.second_moment == pytest.approx(float(layer(x).detach().square().mean()))
+    if size == 1:
+        assert row.forward.correlation is None
+        assert row.predicted.correlation is None
+        return
+    pairs = list(itertools.permutations(range(5), 2))
+    pairs += [(5 + i, 5 + j) for i, j in pairs]
+    h = layer(x).detach()
+    cosines = [float(F.cosine_similarity(h[i], h[j], dim=0)) for i, j in pairs]
+    assert row.forward.correlation == pytest.approx(sum(cosines) / 40)
+    v, b = (float(p.detach().square().mean()) for p in (layer.weight, layer.bias))
+    cross = 0.0  # of each batch, the mean cosine times its second moment
+    for some in (x[:5], x[5:10]):
+        c = sum(float(F.cosine_similarity(some[i], some[j], dim=0)) for i, j in pairs[:20]) / 20
+        cross += c * float(some.square().mean()) / 2
+    wanted = (4 * v * cross + b) / (4 * v * float(x.square().mean()) + b)
+    assert row.predicted.correlation == pytest.approx(wanted)
+
+
+def test_correlations_of_equal_examples_are_one_and_never_more():
+    for seed in range(12):
+        row = torch.randn(300, generator=torch.Generator().manual_seed(seed))
+        found = signal_propagation(nn.Identity(), row.expand(7, 300)).rows[0].forward.correlation
+        assert found is not None
+        assert 1 - 1e-5 < found <= 1
+
+
 def test_a_summed_loss_is_one_in_portions_too(small):
     model, x = small
 

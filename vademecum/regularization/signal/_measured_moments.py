@@ -24,7 +24,7 @@ _SAFE = 1e15  # entries of single precision whose squares, and sums of these, st
 
 @torch.no_grad()
 def moment_sums(t: Tensor, n: int) -> Tensor:
-    """Count, and sums of q, q^2, m, m^2, q m over examples; those with a direction, sums of c, c^2.
+    """Count, and sums of q, q^2, m, m^2, q m over examples; those in pairs, sums of c, c^2.
 
     Args:
         t: The signal; examples lie along its first axis, or are cut out of it in equal parts.
@@ -61,14 +61,15 @@ def _norms(h: Tensor) -> Tensor:
 
 
 def _alignments(h: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean cosine of each example with the others, and whether it has a direction at all."""
+    """The mean cosine of each example with the others, and whether both have a direction."""
     seen = sizes > 0
     weights = torch.where(seen, 1 / sizes, 0.0)
     tiny = torch.finfo(h.dtype).max / 4
     direction = weights.clamp(max=tiny).to(h.dtype)
     along = (h @ (direction @ h)).double() * weights
-    others = (seen.sum() - 1).clamp(min=1)
-    return torch.where(seen, (along - 1) / others, 0.0), seen
+    others = seen.sum() - 1
+    paired = seen & (others > 0)
+    return torch.where(paired, (along - 1) / others, 0.0), paired
 
 
 def moments_of(sums: list[float]) -> SignalMoments:

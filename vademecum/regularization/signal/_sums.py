@@ -45,9 +45,7 @@ def _both(a: PassRow, b: PassRow) -> PassRow:
     if a.gradient is not None and b.gradient is not None:
         gradient = [x + y for x, y in zip(a.gradient, b.gradient, strict=True)]
     means = [
-        None
-        if s is None or t is None
-        else Estimate(*((u * x + v * y) / (u + v) for x, y in zip(s, t, strict=True)))
+        None if s is None or t is None else _mean(a.sums, b.sums, s, t)
         for s, t in ((a.predicted, b.predicted), (a.predicted_backward, b.predicted_backward))
     ]
     low = high = flat = None
@@ -56,6 +54,14 @@ def _both(a: PassRow, b: PassRow) -> PassRow:
     if a.flat is not None and b.flat is not None:
         flat = (u * a.flat + v * b.flat) / (u + v)
     return PassRow(a.name, a.kind, a.shape, a.note, sums, gradient, low, high, flat, *means)
+
+
+def _mean(sums: list[float], others: list[float], s: Estimate, t: Estimate) -> Estimate:
+    """The mean of two estimates over examples, of products over those that are in pairs."""
+    u, v, one, two = sums[0], others[0], sums[6], others[6]
+    q, m = ((u * x + v * y) / (u + v) for x, y in ((s.q, t.q), (s.m, t.m)))
+    pairs = one + two
+    return Estimate(q, (one * s.p + two * t.p) / pairs if pairs else q, m)
 
 
 def finished(rows: list[PassRow], scale: float = 1.0) -> list[SignalRow]:
