@@ -99,6 +99,24 @@ def test_quadratures_bound_the_form_on_both_sides():
     assert widths[-1] < 1e-6 < widths[0]
 
 
+@pytest.mark.parametrize(("most", "used"), [(8, 8), (9, 8), (11, 10), (15, 12), (16, 16), (18, 16)])
+def test_few_products_are_exact_where_the_matrix_is_diagonal_with_few_values(most, used):
+    """Ten eigenvalues 0.1, nine 0.4, else zeros: 1/2 and 4/5; signs know the trace of diagonals."""
+    x = torch.eye(19, 100).double()
+    x[10:] *= 2
+    model, y = nn.Linear(100, 1, bias=False).double(), torch.zeros(19, 1).double()
+
+    def loss(z, y):
+        return z.square().sum() / 20
+
+    found = weight_decay_effect(model, x, y, loss=loss, decay=0.1, applications=most)
+    assert found.alive == pytest.approx(10 / 2 + 9 * 4 / 5, rel=1e-9)
+    assert not found.exact
+    assert found.applications == used
+    assert found.standard_error < 1e-9
+    assert found.quadrature_error < 1e-6  # three values, four steps at least
+
+
 def test_losses_that_couple_examples():
     def loss(z, y):
         return (z.sum(0) - y[0]).square().sum() + z.square().mean()

@@ -164,8 +164,8 @@ class _Plan(NamedTuple):
 
 
 def _plan(applications: int, P: int, width: int, memory: int | None) -> _Plan:
-    steps = min(2 * math.isqrt(applications), P)
-    probes = max(2, applications // steps)
+    steps = min(2 * math.isqrt(applications), applications // 2, P)
+    probes = applications // steps
     if memory is None or applications >= P:
         return _Plan(steps, [probes], memory)
     vectors = whole("memory", memory, low=2 * (_LEAST + 3) * width) // 2 // width - 3
