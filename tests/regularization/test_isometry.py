@@ -130,6 +130,16 @@ def test_density_and_values_agree(d, k, monkeypatch):
     assert (found.gaussian, found.orthogonal) == (exact.gaussian, exact.orthogonal)
 
 
+def test_two_probes_have_an_error_and_one_has_none(monkeypatch, unchecked):
+    monkeypatch.setattr(isometry, "_EXACT", 1)
+    model, x = nn.Linear(4, 3).double(), torch.randn(1, 4).double()
+    found = dynamical_isometry(model, x, probes=2)  # of signs: both exact on the diagonal
+    assert found.density is not None
+    assert len(found.density.nodes) == 2
+    with pytest.raises(ValueError, match="probes must be >= 2, got 1"):
+        dynamical_isometry(model, x, probes=1)
+
+
 class Named(nn.Module):
     """A model with two inputs by name, and an answer with logits."""
 

@@ -131,6 +131,24 @@ def test_few_examples_that_influence_each_other_are_never_taken_for_exact():
         assert found.value in (pytest.approx(30), pytest.approx(150), pytest.approx(270))
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_whether_examples_influence_each_other_does_not_depend_on_the_scale(scale):
+    def apart(z, y):
+        return scale * z.pow(4).sum()
+
+    def together(z, y):
+        return scale * z.sum(0).square().sum()
+
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(3)).double()
+    found = input_noise_penalty(nn.Identity(), x, loss=apart, std=1.0, applications=10)
+    assert found.exact
+    assert found.applications == 5
+    assert found.value == pytest.approx(6 * scale * float(x.square().sum()))  # 12 z^2 / 2
+    other = input_noise_penalty(nn.Identity(), x, loss=together, std=1.0, applications=10)
+    assert not other.exact
+    assert other.applications == 9
+
+
 def test_linear_models_have_no_more_than_that():
     model = nn.Linear(3, 2).double()
     found = input_noise_penalty(model, X, Z, covariance=SIGMA)  # a mean over 9 times 2
