@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
-from tests.type_checks import has_sizes, sparingly
+from tests.type_checks import has_sizes, has_words, sparingly
 from vademecum.foundations import total_variation
 from vademecum.models import mlp
 
@@ -109,10 +109,21 @@ def test_nothing_is_checked_where_it_is_off(unchecked):
 @pytest.mark.parametrize(
     ("annotation", "sizes"),
     [
-        (Vector, True), (list[Vector], True), (Vector | None, True), ("Vector", True),
+        (Vector, True), (list[Vector], True), (Vector | None, True),
         (Callable[[Vector], int], True), (tuple[int, ...], False), (Tensor | None, False),
         (Callable[..., Any], False), (None, False), (Callable[[Tensor], Tensor], False),
     ],
 )  # fmt: skip
 def test_sizes_are_found_wherever_they_stand(annotation, sizes):
     assert has_sizes(annotation) == sizes
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        ("Later", True), (list["Later"], True), (Callable[["Later"], int], True),  # noqa: F821
+        (Literal["word"], False), (Vector, False), (dict[str, int] | None, False),
+    ],
+)  # fmt: skip
+def test_names_in_quotes_are_found(annotation, words):
+    assert has_words(annotation) == words

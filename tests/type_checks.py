@@ -12,7 +12,7 @@ To be imported before the package is.
 import inspect
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any, get_args
+from typing import Any, ForwardRef, Literal, get_args, get_origin
 
 import jaxtyping
 
@@ -29,6 +29,8 @@ def sparingly(fn: Any = None, *, typechecker: Any) -> Any:
         return _full(fn, typechecker=typechecker)
     if not fn.__annotations__:
         return fn
+    if any(map(has_words, fn.__annotations__.values())):  # of classes that are still to come
+        return _full(fn, typechecker=typechecker)
     checked: list[Callable[..., Any]] = []
 
     @wraps(fn)
@@ -44,15 +46,26 @@ def sparingly(fn: Any = None, *, typechecker: Any) -> Any:
     return wrapper
 
 
-def has_sizes(annotation: Any) -> bool:
-    """Whether an annotation is one of jaxtyping's, or has one inside, or is a word that may be."""
-    if isinstance(annotation, str):
+def has_words(annotation: Any) -> bool:
+    """Whether an annotation is a name in quotes, or has one inside."""
+    if isinstance(annotation, str | ForwardRef):
         return True
+    parts = annotation if isinstance(annotation, list | tuple) else _parts(annotation)
+    return any(map(has_words, parts))
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """What an annotation is made of; the words of a `Literal` are none."""
+    return () if get_origin(annotation) is Literal else get_args(annotation)
+
+
+def has_sizes(annotation: Any) -> bool:
+    """Whether an annotation is one of jaxtyping's, or has one inside."""
     if isinstance(annotation, list | tuple):
         return any(map(has_sizes, annotation))
     if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):
         return True
-    return any(map(has_sizes, get_args(annotation)))
+    return any(map(has_sizes, _parts(annotation)))
 
 
 jaxtyping.jaxtyped = sparingly  # which the hook's decorators look up when a module is imported
