@@ -20,6 +20,7 @@ from tests.generalization.landscape_models import (
     trained,
 )
 from vademecum.generalization import align
+from vademecum.generalization.alignment._correlations import _Moments
 from vademecum.models import evaluation, mlp
 from vademecum.regularization import permute_units
 
@@ -102,6 +103,21 @@ def test_batches_of_a_loader_count_together():
     other = align(a, b, DataLoader(TensorDataset(x), batch_size=13), by="activations")
     for layer, order in one.permutations.items():
         assert torch.equal(order, other.permutations[layer])
+
+
+def test_correlations_over_batches_with_other_means():
+    """Those of all examples together, by `torch.corrcoef`; a constant unit has none."""
+    one, other = torch.randn(3, 40).double(), torch.randn(2, 40).double()
+    one[:, 25:] += 5
+    other[:, 25:] -= torch.tensor([[3.0], [0.0]])
+    moments = _Moments()
+    for part in (slice(0, 25), slice(25, 40)):
+        moments.add(one[:, part], other[:, part])
+    wanted = torch.corrcoef(torch.cat([one, other]))[:3, 3:]
+    torch.testing.assert_close(moments.correlation(), wanted)
+    moments = _Moments()
+    moments.add(torch.ones(1, 5), torch.randn(2, 5))
+    assert (moments.correlation() == 0).all()
 
 
 @pytest.fixture(scope="module")
