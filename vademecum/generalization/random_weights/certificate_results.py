@@ -41,7 +41,16 @@ class RiskBounds(NamedTuple):
 
 
 class PacBayesCertificate(NamedTuple):
-    """Upper bounds of the risk of a stochastic network on new examples, and all they rest on."""
+    """Upper bounds of the risk of a stochastic network on new examples, and all they rest on.
+
+    Example:
+        >>> from vademecum.generalization import pac_bayes_certificate
+        >>> x, y = torch.eye(4).repeat(10, 1), torch.tensor([0, 1, 0, 1]).repeat(10)
+        >>> network = StochasticNetwork(torch.nn.Linear(4, 2), prior="init")
+        >>> found = pac_bayes_certificate(network, x, y, passes=5)
+        >>> len(found.bound_index), found.draws, round(found.kl, 9), found.prior_std
+        (40, 200.0, 0.0, 0.1)
+    """
 
     zero_one: RiskBounds
     """Of the share of examples that are classified wrongly."""
