@@ -121,7 +121,7 @@ def test_sizes_are_found_wherever_they_stand(annotation, sizes):
 @pytest.mark.parametrize(
     ("annotation", "words"),
     [
-        ("Later", True), (list["Later"], True), (Callable[["Later"], int], True),  # noqa: F821
+        ("Scale", True), (list["Scale"], True), (Callable[["Scale"], int], True),
         (Literal["word"], False), (Vector, False), (dict[str, int] | None, False),
     ],
 )  # fmt: skip
