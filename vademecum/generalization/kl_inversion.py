@@ -6,9 +6,10 @@ $$\mathrm{kl}^{-1}_+(q, c) = \max \{p \ge q : \mathrm{kl}(q \| p) \le c\}, \qqua
 Newton's method in $\ln(1 - p)$ (from above) or $\ln p$ (from below), in which the divergence is
 convex, starts outside and stays there: a few steps do. The last number is then moved outwards until
 a lower bound of its divergence, rounding included, is at least $c$. So the result is never below
-the largest risk and never above the smallest, and within some 40 units in the last place of it. The
-ends are exact: $q$ itself for $c = 0$, 0 or 1 for $c = \infty$, and $\mathrm{kl}^{-1}_+(0, c) =
-1 - e^{-c}$, $\mathrm{kl}^{-1}_-(1, c) = e^{-c}$ up to rounding, outwards.
+the largest risk and never above the smallest, and where a divergence within $64 \cdot 2^{-52}\, c$
+of $c$ would be; below the smallest normal number it is 0. The ends are exact: $q$ itself for $c =
+0$, 0 or 1 for $c = \infty$, and $\mathrm{kl}^{-1}_+(0, c) = 1 - e^{-c}$, $\mathrm{kl}^{-1}_-(1, c)
+= e^{-c}$ up to rounding, outwards.
 
 Derivatives are those of the implicit function,
 
