@@ -38,6 +38,17 @@ def test_directions_that_rounding_put_below_zero_count_as_flat():
     assert float(found.factors.max()) <= 1
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_what_counts_as_rounding_grows_with_the_matrix(scale):
+    flat = scale * with_eigenvalues(torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0]).double())
+    found = spectral_shrinkage(flat, torch.ones(5).double(), decay=scale)
+    wanted = torch.tensor([0, 0, 0, 1 / 2, 2 / 3], dtype=torch.float64)
+    torch.testing.assert_close(found.factors, wanted, rtol=0, atol=1e-14)
+    bent = scale * with_eigenvalues(torch.tensor([-1e-6, 1.0, 2.0]).double())
+    with pytest.raises(ValueError, match="H must be positive semidefinite, got the eigenvalue -1e"):
+        spectral_shrinkage(bent, torch.ones(3).double(), decay=scale)
+
+
 @pytest.mark.parametrize("eta", [0.1, 0.9, 1.3])  # slow, fast, divergent
 def test_gd_closed_form_is_where_the_steps_lead(eta):
     A, end, start = H.double(), END.double(), torch.tensor([0.3, 0.1, -1.0]).double()
