@@ -85,7 +85,7 @@ class BayesianLinearRegression(RegressorMixin, BaseEstimator):
         noise: The standard deviation $\delta$ of the noise; by default that of largest evidence.
         prior: The standard deviation $\sigma$ of the weights' prior; likewise.
         fit_intercept: Whether there is an intercept, with a flat prior.
-        max_iter: The most iterations to find what is not given.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
         tol: It stops when their logarithms change by no more than that.
 
     Attributes:
