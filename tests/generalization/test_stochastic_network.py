@@ -268,3 +268,11 @@ def test_stochastic_network_draws_from_its_generator_and_saves_its_state():
     assert other(x).equal(first)
     assert other.prior_std == network.prior_std
     assert repr(network).startswith("StochasticNetwork(\n  prior_std=0.1, draws='auto'")
+
+
+def test_stochastic_network_each_example_has_its_own_bias():
+    """A kernel over zeros gives its bias: one number over places, another for each example."""
+    network = StochasticNetwork(nn.Conv1d(1, 2, 2), prior="init", prior_std=0.1, draws="example")
+    z = network(torch.zeros(2000, 1, 5)).detach()
+    assert z[..., 0].equal(z[..., 3])
+    assert ((z[..., 0].std(0) - 0.1).abs() < 5 * 0.1 / 4000**0.5).all()
