@@ -1,8 +1,6 @@
 """Layers with noise: their laws, where the noise comes from, and what it does to whom."""
 
 import copy
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -130,25 +128,20 @@ def test_noise_of_size_zero_changes_nothing():
     assert weight_noise(model, 0.0)(x).equal(model(x))
 
 
-COMPILED = """
-import torch
-from torch import nn
-from vademecum.regularization import input_noise
-for layer in (input_noise(0.1), input_noise(covariance=torch.eye(3))):
-    net = nn.Sequential(layer, nn.Linear(3, 2))
+@pytest.mark.usefixtures("unchecked")  # the run-time checks of types cannot be compiled
+@pytest.mark.parametrize("name", ["input_noise", "covariance"])
+def test_compiled_as_one_graph(name):
+    torch.compiler.reset()
+    net, x = PARTS[name](), torch.ones(4, 3)
     fast = torch.compile(net, fullgraph=True, backend="eager")
-    x = torch.ones(4, 3)
-    assert not fast(x).equal(fast(x))
-    assert torch.allclose(fast.eval()(x), net.eval()(x))
-print("equal")
-"""
-
-
-def test_compiled_as_one_graph():
-    """In a process of its own, without the run-time checks of types that tests have."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True,
-                          timeout=120, check=False)  # fmt: skip
-    assert done.stdout.split() == ["equal"], done.stderr
+    torch.manual_seed(0)
+    found = [fast(x), fast(x)]
+    torch.manual_seed(0)
+    for noisy in found:
+        torch.testing.assert_close(noisy, net(x))
+    assert not found[0].equal(found[1])
+    net.eval()
+    torch.testing.assert_close(fast(x), net[1](x))
 
 
 def test_half_precision():
