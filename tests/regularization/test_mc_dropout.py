@@ -111,6 +111,16 @@ def test_mean_and_variance_are_those_of_the_law():
     torch.testing.assert_close(found.standard_error, (found.variance / 40_000).sqrt())
 
 
+def test_other_generators_draw_other_masks():
+    """Of two passes over 64 entries no two are equal, unless few seeds are told apart."""
+    layer, x, dice = nn.Dropout(0.5), torch.ones(1, 64), torch.Generator()
+    found = {
+        tuple(mc_dropout(layer, x, samples=2, generator=dice.manual_seed(s)).draws.ravel().tolist())
+        for s in range(60)
+    }
+    assert len(found) == 60
+
+
 def test_entropy_and_mutual_information_are_those_of_the_draws():
     model = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3)).double()
     x = torch.randn(4, 5, dtype=torch.float64)
