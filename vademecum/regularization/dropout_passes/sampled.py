@@ -143,7 +143,7 @@ class _Drawn(AbstractMasks):
     """Masks at random; mapped over zeros, one for each pass.
 
     A number is kept if 32 random bits are at least $2^{32} p$. Two such numbers are drawn as one
-    integer, which on a CPU takes a tenth of the time of torch's `bernoulli_`.
+    integer, which on a CPU takes a fifth of the time of torch's `bernoulli_`.
     """
 
     z: Tensor | None = None
@@ -156,8 +156,9 @@ class _Drawn(AbstractMasks):
     def mask(self, call: Dropping, where: str) -> Tensor:
         count = math.prod(call.shape)
         pairs = self._empty((-(-count // 2),), torch.int64, call.x.device)
-        draws = pairs.random_(-(2**63), None).view(torch.int32)[:count].view(call.shape)
-        return draws >= min(round(call.p * 2**32) - 2**31, 2**31 - 1)
+        pairs.random_(-(2**63), None)
+        halves = torch.cat([pairs.to(torch.int32), (pairs >> 32).to(torch.int32)])
+        return halves[:count].view(call.shape) >= min(round(call.p * 2**32) - 2**31, 2**31 - 1)
 
     def allow(self, where: str) -> None:
         pass
