@@ -173,11 +173,14 @@ def test_what_precedes_the_first_dropout_is_computed_once(memory):
     assert len(found.draws.unique(dim=0)) > 50
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_memory_is_kept_to_or_refused():
     model = nn.Sequential(nn.Dropout(), nn.Linear(1000, 500), nn.Tanh(), nn.Linear(500, 2))
     x = torch.randn(8, 1000)
     with pytest.raises(ValueError, match=r"memory must be >= \d+ bytes for one pass, got 1000"):
         mc_dropout(model, x, memory=1000)
+    with pytest.raises(ValueError, match="memory must be >= 1, got 0"):
+        mc_dropout(model, x, memory=0)
     assert mc_dropout(model, x, samples=7, memory=2**19).draws.shape == (7, 8, 2)
 
 
