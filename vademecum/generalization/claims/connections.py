@@ -35,8 +35,8 @@ def by_hand(inner: Tensor, outer: Tensor, x: Tensor) -> np.ndarray:
 
 
 def logistic(z: Tensor, y: Tensor) -> Tensor:
-    """The mean logistic loss, for labels of both signs."""
-    return F.softplus(-y.sign() * z).mean()
+    """The mean logistic loss, for labels of both signs (softplus is linear beyond 20)."""
+    return -F.logsigmoid(y.sign() * z).mean()
 
 
 def value(kind: str, z: np.ndarray, y: np.ndarray) -> float:
@@ -44,6 +44,21 @@ def value(kind: str, z: np.ndarray, y: np.ndarray) -> float:
     if kind == "squares":
         return float(np.mean((z - y) ** 2))
     return float(np.mean(np.logaddexp(0, -np.sign(y) * z)))
+
+
+def rounding(kind: str, z: np.ndarray, y: np.ndarray, sizes: np.ndarray, terms: int) -> float:
+    r"""How far rounding may take the mean loss from its value, as a share of that.
+
+    A sum of so many products, two of them nested, errs by at most $\gamma$ times the sum of their
+    sizes $s$, whatever its order, with $\gamma = 2 m \epsilon$ for both sides together. The
+    logistic loss has slopes up to 1 and so errs by the mean of $\gamma s$; the mean square by $2
+    \gamma\, \|s\| \|z - y\| / n$ and its square. Both sum over the examples, up to $\gamma$.
+    """
+    gamma = 2 * terms * float(np.finfo(z.dtype).eps)
+    if kind == "squares":
+        off = gamma * float(np.linalg.norm(sizes + np.abs(y)) / np.linalg.norm(z - y))
+        return gamma + 2 * off + off**2
+    return gamma + gamma * float(np.mean(sizes)) / value(kind, z, y)
 
 
 @claim(
@@ -85,29 +100,39 @@ def mode_connectivity(
         if first == "outputs":
             nodes[1] = ((W_a, idle), (none, v_b))
         models = [hinges(torch.cat(inner), torch.cat(outer)) for inner, outer in nodes]
-        f_a, f_b = by_hand(W_a, v_a, x), by_hand(W_b, v_b, x)
+        f, s = np.stack([by_hand(W_a, v_a, x), by_hand(W_b, v_b, x)]), summed(W_a, v_a, W_b, v_b, x)
         for kind, loss in (("squares", F.mse_loss), ("logistic", logistic))[: 2 if k == 5 else 1]:
             runs = [measured(a, b, x, y[:, None], loss=loss, **SHORT) for a, b in pairwise(models)]
-            yield from three_segments(kind, runs, f_a, f_b, y.numpy(), k)
+            yield from three_segments(kind, runs, f, s, y.numpy(), k)
     yield from exchanged(path)
 
 
+def summed(*weights_and_inputs: Tensor) -> np.ndarray:
+    """The sizes of all products in both networks' outputs, added up."""
+    W_a, v_a, W_b, v_b, x = (t.abs() for t in weights_and_inputs)
+    return np.stack([by_hand(W_a, v_a, x), by_hand(W_b, v_b, x)])
+
+
 def three_segments(
-    kind: str, runs: list[Any], f_a: np.ndarray, f_b: np.ndarray, y: np.ndarray, k: int
+    kind: str, runs: list[Any], f: np.ndarray, sizes: np.ndarray, y: np.ndarray, k: int
 ) -> Iterator[Evidence]:
     """The losses on the segments, against the two networks' outputs."""
     at = dict[str, Any](loss=kind, k=k)
-    ends = [value(kind, f, y) for f in (f_a, f_b)]
-    yield equals("loss on the first segment, over that of A", runs[0].losses / ends[0], 1.0,
-                 tol=1e-11, **at)  # fmt: skip
-    mixed = [value(kind, (1 - t) * f_a + t * f_b, y) for t in np.linspace(0, 1, 101)]
-    ratio = runs[1].losses / torch.tensor(mixed)
-    yield equals("loss on the second segment, over that of the mean", ratio, 1.0, tol=1e-11, **at)
-    yield equals("loss on the third segment, over that of B", runs[2].losses / ends[1], 1.0,
-                 tol=1e-11, **at)  # fmt: skip
+    terms = 4 + 2 * k + len(y) + 10  # inputs, units, examples; and what else a step rounds
+    t = np.linspace(0, 1, 101)[:, None]
+    means, spread = (1 - t) * f[0] + t * f[1], (1 - t) * sizes[0] + t * sizes[1]
+    mixed = torch.tensor([value(kind, z, y) for z in means])
+    tols = [rounding(kind, z, y, s, terms) for z, s in zip(means, spread, strict=True)]
+    yield equals("loss on the first segment, over that of A", runs[0].losses / mixed[0], 1.0,
+                 tol=tols[0], **at)  # fmt: skip
+    yield equals("loss on the second segment, over that of the mean", runs[1].losses / mixed, 1.0,
+                 tol=max(tols), **at)  # fmt: skip
+    yield equals("loss on the third segment, over that of B", runs[2].losses / mixed[-1], 1.0,
+                 tol=tols[-1], **at)  # fmt: skip
+    larger = max(mixed[0], mixed[-1])
     for i, run in enumerate(runs):
-        yield at_most("loss on the path, over the larger end", run.losses / max(ends), 1.0,
-                      tol=1e-11, **at, segment=i + 1)  # fmt: skip
+        yield at_most("loss on the path, over the larger end", run.losses / larger, 1.0,
+                      tol=max(tols), **at, segment=i + 1)  # fmt: skip
         straight = (1 - run.t) * run.losses[0] + run.t * run.losses[-1]
         height = float((run.losses - straight).max())
         yield equals("barrier", run.barrier, height, tol=1e-12, **at, segment=i + 1)
@@ -153,7 +178,7 @@ def parity_like(n: int) -> tuple[Tensor, Tensor]:
 
 
 @claim(
-    by="training", sources=("C-289",), budget=5.0, full={"repeats": 16, "updates": 400},
+    by="training", sources=("C-289",), budget=3.0, full={"repeats": 16, "updates": 200},
     short=r"\theta_0 \odot m \to \theta_T,\quad m \leftarrow \text{largest } |\theta_T|,\quad"
     r" \mathrm{acc}(m) \ge \mathrm{acc}(1)",
 )  # fmt: skip
@@ -161,7 +186,7 @@ def lottery_ticket(
     rewound: bool = True,
     mask: Literal["found", "random"] = "found",
     repeats: int = 3,
-    updates: int = 200,
+    updates: int = 80,
 ) -> Iterator[Evidence]:
     r"""Lottery ticket hypothesis.
 
@@ -171,11 +196,12 @@ def lottery_ticket(
     original weights matter beside the mask depends on the task.)
 
     Two-layer ReLU networks of 30 units on 30 signs of which four decide the label; 400 examples,
-    full-batch Adam, two prunings to 4 % of the first layer's 900 weights. The ticket's accuracy on
-    new examples is at least that of the whole network, less 0.01, and above that of random masks by
-    0.05 or more, in the mean over the repeats. (Observed for one repeat: 1.00, against $0.76 \pm
-    0.02$ and $0.70 \pm 0.08$.) The masks are counted, the first weights compared, and the last
-    training made again by hand.
+    full-batch Adam, two prunings to 4 % of the first layer's 900 weights. On new examples the
+    ticket's accuracy is 0.9 at least, at least that of the whole network less 0.01, and above that
+    of random masks by 0.05 or more, in the mean over the repeats. (Observed for one repeat: 1.00,
+    against $0.77 \pm 0.02$ and $0.66 \pm 0.11$.) The masks are counted and the first weights
+    compared; and all rounds are made again in NumPy for a small network and 4 steps of gradient
+    descent, which rounding cannot part.
 
     Knobs:
         rewound: Whether a ticket begins with the network's first weights, or with trained ones.
@@ -183,49 +209,74 @@ def lottery_ticket(
         repeats: How many networks are pruned.
         updates: How many steps each training has.
     """
+    yield from rounds_by_hand()
     scores = []
     for r in range(repeats):
         (x, y), test = parity_like(400), parity_like(1000)
         model: Any = nn.Sequential(nn.Linear(30, 30), nn.ReLU(), nn.Linear(30, 2)).float()
         found = found_ticket(
             model, x, y, test=test, keep=0.04, prunings=2, prune=["0.weight"], updates=updates,
-            eta=0.02,
+            eta=0.05,
         )  # fmt: skip
-        m, start = found.masks[-1]["0.weight"], dict(found.start.named_parameters())
-        yield equals("weights that are left", [int(m.sum()) for m in _masks(found)], [180, 36], r=r)
+        masks = [each["0.weight"] for each in found.masks]
+        yield equals("weights that are left", [int(m.sum()) for m in masks], [180, 36], r=r)
         said = (model if rewound else found.model).get_parameter("0.weight")
-        gap = (start["0.weight"] - said * m).detach().abs().max()
+        gap = (found.start.get_parameter("0.weight") - said * masks[-1]).detach().abs().max()
         yield equals("first weights of the ticket, less those stated", gap, 0.0, tol=0.0, r=r)
-        if r == 0:
-            again = plainly(found.start, m, x, y, updates)
-            gap = (again - found.model.get_parameter("0.weight")).detach().abs().max()
-            yield at_most("weights of the ticket, less those by hand", gap, 0.0, tol=1e-3)
         ticket = found.scores if mask == "found" else found.control_scores
         scores.append([ticket[-1], found.scores[0], found.control_scores[-1]])
     ticket, whole, random = torch.tensor(scores).mean(0)
+    yield at_least("accuracy of the ticket on new examples", ticket, 0.9)
     yield at_least("accuracy of the ticket, less the whole network's", ticket - whole, -0.01)
     yield at_least("accuracy of the ticket, less random masks'", ticket - random, 0.05)
 
 
-def _masks(found: Any) -> list[Tensor]:
-    return [masks["0.weight"] for masks in found.masks]
+def rounds_by_hand(steps: int = 4, eta: float = 0.5) -> Iterator[Evidence]:
+    r"""Two prunings of a small network, with plain steps.
+
+    Each step enlarges what was rounded before by $1 + \eta L$ at most, with $L$ of some 10 the
+    slope of the gradient: $10^{-15} \cdot 6^4 < 10^{-11}$. Two weights are so near to each other,
+    or an input of a ReLU to 0, about once in $10^8$ runs.
+    """
+    d, units, n = 5, 7, 40
+    x, y = torch.randn(n, d), torch.randint(2, (n,))
+    model: Any = nn.Sequential(nn.Linear(d, units), nn.ReLU(), nn.Linear(units, 2))
+
+    def train(net: nn.Module) -> None:
+        descent = torch.optim.SGD(net.parameters(), eta)
+        for _ in range(steps):
+            descent.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            descent.step()
+
+    found = found_ticket(model, x, y, keep=0.2, prunings=2, prune=["0.weight"], train=train)
+    begin = [p.detach().numpy().copy() for p in model.parameters()]
+    mask, counts = np.ones((units, d)), (16, 7)  # of 35, a share of 0.2^(1/2) and of 0.2
+    for r, count in enumerate(counts):
+        sizes = np.abs(plainly(begin, mask, x.numpy(), y.numpy(), steps, eta)[0])
+        mask = (sizes >= np.sort(sizes, axis=None)[-count]).astype(float)
+        same = found.masks[r]["0.weight"].numpy() == mask
+        yield equals("weights kept or not as by hand", int(same.sum()), d * units, pruning=r + 1)
+    last = plainly(begin, mask, x.numpy(), y.numpy(), steps, eta)
+    for name, p, own in zip("WbVc", found.model.parameters(), last, strict=True):
+        yield equals("trained ticket, as by hand", p.detach().numpy(), own, tol=1e-11, weights=name)
 
 
-def plainly(start: Any, mask: Tensor, x: Tensor, y: Tensor, updates: int) -> Tensor:
-    """The first weights after training by Adam's formulas, with the mask on their gradient."""
-    w = [p.detach().clone() for p in start.parameters()]
-    first, second = ([torch.zeros_like(p) for p in w] for _ in range(2))
-    for t in range(1, updates + 1):
-        w = [p.requires_grad_() for p in w]
-        z = (x @ w[0].T + w[1]).relu() @ w[2].T + w[3]
-        grads = list(torch.autograd.grad(F.cross_entropy(z, y), w))
-        grads[0] = grads[0] * mask
-        for i, g in enumerate(grads):
-            first[i] = 0.9 * first[i] + 0.1 * g
-            second[i] = 0.999 * second[i] + 0.001 * g * g
-            step = first[i] / (1 - 0.9**t) / ((second[i] / (1 - 0.999**t)).sqrt() + 1e-8)
-            w[i] = w[i].detach() - 0.02 * step
-    return w[0]
+def plainly(
+    begin: list[np.ndarray], mask: np.ndarray, x: np.ndarray, y: np.ndarray, steps: int, eta: float
+) -> list[np.ndarray]:
+    """The network after steps of gradient descent by the chain rule, its first weights masked."""
+    W, b, V, c = begin[0] * mask, *begin[1:]
+    for _ in range(steps):
+        before = x @ W.T + b
+        h = np.maximum(before, 0)
+        z = h @ V.T + c
+        e = np.exp(z - z.max(1, keepdims=True))
+        e = (e / e.sum(1, keepdims=True) - np.eye(2)[y]) / len(y)
+        back = (e @ V) * (before > 0)
+        W, b = W - eta * (back.T @ x) * mask, b - eta * back.sum(0)
+        V, c = V - eta * e.T @ h, c - eta * e.sum(0)
+    return [W, b, V, c]
 
 
 lottery_ticket.foil(
@@ -235,7 +286,6 @@ lottery_ticket.foil(
 )
 lottery_ticket.foil(
     "any mask of this size",
-    refuted_by="accuracy of the ticket, less random masks'",
-    close="a random mask in place of the ticket leads itself by 0, and 0.05 is stated",
+    refuted_by="accuracy of the ticket on new examples",
     mask="random",
 )

@@ -22,7 +22,7 @@ from vademecum.regularization import rescale_units
 
 __all__ = ["plane_of_parameters"]
 
-UNITS, POINTS, LEVELS, SHOWN = 12, 25, 13, 40
+UNITS, STEPS, POINTS, LEVELS, SHOWN = 12, 120, 25, 13, 40
 
 
 @picture(
@@ -30,8 +30,8 @@ UNITS, POINTS, LEVELS, SHOWN = 12, 25, 13, 40
 )
 def plane_of_parameters(
     directions: Literal["random", "sharpest"] = "random",
-    scale: Annotated[float, Range(1, 8, 2, log=True)] = 1.0,
-    extent: Annotated[float, Range(0.25, 2, 2, log=True)] = 1.0,
+    scale: Annotated[float, Range(1.0, 8.0, 2, log=True)] = 1.0,
+    extent: Annotated[float, Range(0.25, 2.0, 2, log=True)] = 1.0,
 ) -> Figure:
     """A plane of the loss, and its curvature.
 
@@ -66,11 +66,13 @@ def _trained() -> tuple[nn.Module, Tensor, Tensor]:
         data = moons(80, noise=0.15)
         x, y = data.x.double(), (data.y > 0).long()
         model = mlp([2, UNITS, UNITS, 2]).double()
-        steps = torch.optim.Adam(model.parameters(), 0.02, weight_decay=1e-3)
-        for _ in range(150):
-            steps.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            steps.step()
+    weights = list(model.parameters())
+    speeds = [torch.zeros_like(w) for w in weights]
+    for _ in range(STEPS):  # heavy balls, by hand: the first optimiser of a process loads for 1 s
+        slopes = torch.autograd.grad(F.cross_entropy(model(x), y), weights)
+        with torch.no_grad():
+            for w, v, g in zip(weights, speeds, slopes, strict=True):
+                w.sub_(v.mul_(0.9).add_(g + 1e-3 * w, alpha=0.2))
     return model, x, y
 
 
