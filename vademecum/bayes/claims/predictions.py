@@ -1,4 +1,4 @@
-"""What posteriors predict, by integrals, by draws, and by draws that count unequally."""
+"""What posteriors predict: by integrals, by draws, and by draws that count unequally."""
 
 import math
 from collections.abc import Iterator

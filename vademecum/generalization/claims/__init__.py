@@ -15,12 +15,6 @@ from vademecum.generalization.claims import (
 )
 
 __all__ = [
-    "posteriors",
-    "rademacher",
-    "uniform",
-    "shattering",
-    "capacity",
-    "stochastic",
-    "descent", "memorising", "critical",
-    "landscape", "connections",
+    "uniform", "capacity", "shattering", "rademacher", "posteriors", "stochastic", "descent",
+    "memorising", "critical", "landscape", "connections",
 ]  # fmt: skip

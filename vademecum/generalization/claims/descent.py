@@ -1,4 +1,4 @@
-"""Bias, variance and noise; and the error of least squares beyond interpolation."""
+"""Bias and variance: with noise they are the error; and least squares beyond interpolation."""
 
 import math
 from itertools import product
