@@ -36,7 +36,6 @@ _UNITS = {
     "sigmoid": 0.25, "softplus": 1.0, "mish": 1.09, "hardswish": 1.5,
 }  # fmt: skip
 _HOMOGENEOUS = {"relu", "leaky_relu"}
-_NOT_ZERO = {"sigmoid", "softplus"}  # at zero
 
 
 class Affine(NamedTuple):
@@ -61,14 +60,14 @@ class Between(NamedTuple):
     zero: bool  # whether it maps zero to zero
 
 
-def read_chain(model: nn.Module, x: Any) -> list[Affine | Between]:
-    """The maps of a network in order; what is no chain is refused by name."""
+def read_chain(model: nn.Module, x: Any) -> tuple[list[Affine | Between], Tensor]:
+    """The maps of a network in order, and what they give; no chain is refused by name."""
     with evaluation(model), torch.no_grad():
         run = recorded(model, x)
     if len(run.sources) != 1:
         raise ValueError(f"x must be one tensor, got {len(run.sources)}")
     chain: list[Affine | Between] = []
-    last = run.sources[0].index
+    last, end = run.sources[0].index, run.sources[0].tensor
     for call in run.calls:
         values = [v for v in call.outputs if v is not None]
         if call.name in ("size", "dim", "__len__") or not values:
@@ -76,10 +75,10 @@ def read_chain(model: nn.Module, x: Any) -> list[Affine | Between]:
         if len(call.tensors) != 1 or call.tensors[0].index != last or len(values) != 1:
             raise _refused(call)
         chain.append(_read(call, values[0].tensor))
-        last = values[0].index
+        last, end = values[0].index, values[0].tensor
     if not any(isinstance(map_, Affine) for map_ in chain):
         raise ValueError("model must have a layer with weights, got none")
-    return chain
+    return chain, end
 
 
 def _read(call: Call, out: Tensor) -> Affine | Between:
@@ -98,11 +97,11 @@ def _read(call: Call, out: Tensor) -> Affine | Between:
     if call.name in _SAME:
         return Between(call.path, call.name, 1.0, True, True)
     if call.name in _UNITS:
-        slopes = [a for a in (*call.args, *call.kwargs.values()) if isinstance(a, float)]
+        numbers = [a for a in (*call.args, *call.kwargs.values()) if type(a) in (int, float)]
         known = call.name in ("elu", "leaky_relu")  # whose only number is a slope
-        rho = max(_UNITS[call.name], *map(abs, slopes if known else []), 0.0)
-        homogeneous = call.name in _HOMOGENEOUS
-        return Between(call.path, call.name, rho, homogeneous, call.name not in _NOT_ZERO)
+        rho = max(_UNITS[call.name], *map(abs, numbers if known else []), 0.0)
+        zero = not bool(call.bind()(torch.zeros_like(source)).any())
+        return Between(call.path, call.name, rho, call.name in _HOMOGENEOUS, zero)
     return _pooling(call, source, out)
 
 

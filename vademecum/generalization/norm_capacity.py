@@ -96,9 +96,10 @@ def norm_bounds(
         x: The training inputs, one tensor of at least 2 examples.
         y: Their classes.
         delta: The probability with which each bound may fail, in (0, 1).
-        output: What counts of what the model gives.
-        generator: Where random numbers come from, for the Krylov spaces of convolutions; torch's
-            global generator by default.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it. It must be the end of the chain.
+        generator: Where random numbers come from; torch's global generator by default.
+            They start the Krylov spaces of convolutions.
 
     Raises:
         ValueError: If the model is no such chain; the call that is not is named.
@@ -120,16 +121,18 @@ def norm_bounds(
     x = floats("x", x)
     if len(x) < 2:
         raise ValueError(f"x must have at least 2 examples, got {len(x)}")
-    maps = read_chain(model, x[:1])
+    maps, end = read_chain(model, x[:1])
     affine = [m for m in maps if isinstance(m, Affine)]
     between = [m for m in maps if isinstance(m, Between)]
     layers = tuple(layer_norms(layer, generator) for layer in affine)
     f = functional(model, output=output)
     with torch.no_grad():
+        if not _same(f(f.theta, x[:1]), end):
+            raise ValueError("output must be what the last layer gives, got something else")
         margins = _margins(f(f.theta, x), y)
     paths = _paths(maps, x)
     rho = math.prod(m.rho for m in between)
-    chain = _chain(layers, affine, rho, float(paths.max()), x, margins[1])
+    chain = _chain(layers, affine, between, float(paths.max()), x, margins[1])
     return NormBounds(
         layers, rho * math.prod(layer.spectral for layer in layers),
         rho * math.prod(layer.spectral_high for layer in layers), chain.path,
@@ -155,9 +158,20 @@ def _margins(z: Any, y: Tensor) -> tuple[Tensor, int]:
     return own[:, 0] - others, z.shape[1]
 
 
+def _same(z: Any, end: Tensor) -> bool:
+    return isinstance(z, Tensor) and z.shape == end.shape and torch.allclose(z, end, rtol=1e-3)
+
+
 def _chain(
-    layers: tuple[LayerNorms, ...], affine: list[Affine], rho: float, path: float, x: Tensor, k: int
+    layers: tuple[LayerNorms, ...],
+    affine: list[Affine],
+    between: list[Between],
+    path: float,
+    x: Tensor,
+    k: int,
 ) -> Chain:
+    biased = any(layer.bias is not None for layer in affine)
+    rho = math.prod(max(m.rho, 1.0) if biased else m.rho for m in between)
     augmented = []
     lengths = torch.zeros(0)
     for layer in affine:
@@ -171,7 +185,8 @@ def _chain(
             lengths = torch.hypot(lengths, spread)
         augmented.append((float(lengths.sum()), float(lengths.norm())))
     squares = x.flatten(1).double().square().sum(0)
-    return Chain(layers, rho, path, float(lengths.max()), tuple(augmented), k, squares, len(x))
+    last = float(lengths.max())
+    return Chain(layers, biased, rho, path, last, tuple(augmented), k, squares, len(x))
 
 
 def _paths(maps: list[Affine | Between], x: Tensor) -> Tensor:
