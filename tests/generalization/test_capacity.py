@@ -179,7 +179,7 @@ def test_networks_fit_noise_up_to_a_lower_bound():
     assert 0.8 < found.value <= 1  # six points in general position are shattered
     assert found.high == math.inf
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    start = rademacher_complexity(model, x, draws=4, steps=0,
+    start = rademacher_complexity(model, x, draws=4, max_iter=0,
                                   generator=torch.Generator().manual_seed(0))  # fmt: skip
     signs = 2.0 * torch.randint(2, (4, 6), generator=torch.Generator().manual_seed(0)) - 1
     want = (signs * torch.tanh(model(x)[:, 0])).mean().item()

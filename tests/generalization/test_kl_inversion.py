@@ -40,7 +40,7 @@ def points(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_never_inside_and_never_far_outside(side):
+def test_kl_inverse_is_never_inside_and_never_far_outside(side):
     q, c = points(2500)
     p = kl_inverse(q, c, side=side)
     for a, b, found in zip(q.tolist(), c.tolist(), p.tolist(), strict=True):

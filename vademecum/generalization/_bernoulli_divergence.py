@@ -26,7 +26,10 @@ from torch import Tensor
 __all__ = ["ERROR", "UNDERFLOW", "bernoulli_divergence"]
 
 ERROR = 32 * 2.0**-52
-UNDERFLOW = 32 * 5e-324  # products below the smallest normal number lose half of the smallest one
+"""What a divergence is off by at most, relative to it."""
+UNDERFLOW = 32 * 5e-324
+"""What it may be off by beside: products below the smallest normal number lose half of the
+smallest one."""
 _MOST = torch.finfo(torch.float64).max
 _TERMS = [1 / (2 * k + 3) for k in range(17)]
 

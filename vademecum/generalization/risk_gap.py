@@ -78,7 +78,8 @@ def generalisation_gap(
         loss: A function of outputs and targets with a number in [0, 1] for each example; by
             default the 0-1 loss of classes, the largest output.
         delta: The probability with which the interval may fail, in (0, 1).
-        output: What counts of what the model gives.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
 
     Raises:
         ValueError: If losses are outside [0, 1], or not one for each example.

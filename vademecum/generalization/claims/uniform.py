@@ -1,4 +1,4 @@
-"""Gaps between risk and risk on a sample, for one function and for all of a class at once."""
+"""Uniform bounds: gaps between risk and risk on a sample, for one function and for a class."""
 
 import math
 from collections.abc import Callable
