@@ -27,6 +27,7 @@ IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
     *("spectral_density", "gauss_newton", "gradient_covariance", "sharpness", "curvature_trace"),
     *("critical_step", "weight_decay_effect", *EXAMPLES),
+    *("sharpness_measures", "classify_critical_point", "loss_plane"),
 )
 
 

@@ -26,6 +26,7 @@ import vademecum
 from bench.outside.cases import EXAMPLES, KINKS, Case, Subject
 from bench.outside.curvature import CURVATURE
 from bench.outside.derivatives import DERIVATIVES
+from bench.outside.landscapes import LANDSCAPES
 from bench.outside.measures import MEASURES
 from bench.outside.on_graphs import ON_GRAPHS
 from bench.outside.oracles import Oracle
@@ -41,7 +42,7 @@ __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
 INSTRUMENTS = {
     **DERIVATIVES, **CURVATURE, **MEASURES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
-    **SIGNALS, **SCALES, **TEXTS,
+    **SIGNALS, **SCALES, **TEXTS, **LANDSCAPES,
 }  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"

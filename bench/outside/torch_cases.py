@@ -194,7 +194,7 @@ def _lazy() -> nn.Module:
     return model
 
 
-_DIGITS = {"[etsw]*": "must be in single or double precision"}
+_DIGITS = dict.fromkeys(("[etsw]*", "classify*", "loss_plane"), "must be in single or double")
 _FEW_DIGITS = {"fit_readout": "a solution of linear equations needs more digits"}
 _FEW = ("functional", "gradient", "jacobian_theta", "per_example_gradients", "local_affine_map")
 

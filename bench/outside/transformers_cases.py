@@ -118,7 +118,7 @@ LLAMA: dict[str, Any] = {**TEXT, "num_key_value_heads": 1}
 ROPE = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
 OBJECT = {"backprop": "gives an object", "fit_readout": "gives an object",
           "tape": "gives an object"}  # fmt: skip
-DIGITS = {"[etsw]*": "must be in single or double precision"}
+DIGITS = dict.fromkeys(("[etsw]*", "classify*", "loss_plane"), "must be in single or double")
 
 
 def cases() -> list[Case]:
