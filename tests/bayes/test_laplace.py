@@ -220,6 +220,13 @@ def odd(kind: str) -> nn.Module:
         return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2)).double()
     if kind == "end":
         return nn.Sequential(nn.Linear(3, 2), nn.Tanh()).double()
+    if kind == "positive":  # its outputs are those of the linear layer, as it is now
+        model = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).double()
+        nn.init.constant_(model.get_parameter("0.bias"), 100.0)
+        return model
+    if kind == "again":
+        layer = nn.Linear(3, 3)
+        return nn.Sequential(layer, nn.Tanh(), layer).double()
     if kind == "twice":
         layer = nn.Linear(3, 3)
         return nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(3, 2)).double()
@@ -240,6 +247,8 @@ def odd(kind: str) -> nn.Module:
         (net(), {"likelihood": "gaussian", "y": X}, "y must have shape (11, 2), got (11, 3)"),
         (net(), {"likelihood": "bernoulli", "y": R}, "entries of y must be between 0 and 1"),
         (odd("end"), {}, "model must end in a linear layer with outputs (n, k) for subset 'last'"),
+        (odd("positive"), {}, "model must end in a linear layer with outputs (n, k) for subset"),
+        (odd("again"), {}, "0 must be called once for subset 'last': use 'all'"),
         (odd("none"), {}, "model must have parameters, and it has none"),
         (odd("norm"), {"subset": "all"}, "structure must be 'full' or 'diagonal' where parameters"),
         (odd("twice"), {"subset": "all"}, "layers must be called once for structure 'kron', and"),

@@ -43,12 +43,31 @@ def last_call(f: Functional, x: Any) -> tuple[LinearCall, Tensor]:
     with torch.no_grad():
         z, calls = calls_of(f, f.theta, first)
     for call in reversed(calls):
-        same = isinstance(z, Tensor) and call.z.shape == z.shape and bool((call.z == z).all())
-        if same and isinstance(call.module, torch.nn.Linear) and z.ndim == 2:
+        linear = isinstance(call.module, torch.nn.Linear)
+        same = linear and isinstance(z, Tensor) and call.z.shape == z.shape and z.ndim == 2
+        if same and _is_passed_on(f, call, first):
+            if sum(c.module is call.module for c in calls) > 1:
+                raise ValueError(f"{call.name} must be called once for subset 'last': use 'all'")
             return call, places_of(f, call)
     raise ValueError(
         "model must end in a linear layer with outputs (n, k) for subset 'last': use subset 'all'"
     )
+
+
+def _is_passed_on(f: Functional, call: LinearCall, x: Any) -> bool:
+    """Whether the network gives whatever this layer gives: numbers of both signs and all sizes."""
+    steps = torch.linspace(-8, 8, call.z.numel() + 1, dtype=call.z.dtype, device=call.z.device)
+    probe = (steps[:-1].sinh() + 0.5).view_as(call.z)
+    for sent in (probe, -probe):
+        handle = call.module.register_forward_hook(lambda *_, sent=sent: sent.clone())
+        try:
+            with torch.no_grad():
+                got = f(f.theta, x)
+        finally:
+            handle.remove()
+        if not isinstance(got, Tensor) or not got.equal(sent):
+            return False
+    return True
 
 
 def features(f: Functional, name: str, x: Any) -> Iterator[tuple[Tensor, Tensor]]:
