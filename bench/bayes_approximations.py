@@ -1,4 +1,7 @@
-"""Rows of the room `bayes`: Laplace's approximation of a last layer, and diagnostics of chains."""
+"""Rows of the room `bayes`: Laplace's approximation of a last layer, and diagnostics of chains.
+
+The last layer has no bias: laplace-torch gives that a block of its own, so that laws would differ.
+"""
 
 import importlib
 from collections.abc import Iterator
@@ -27,14 +30,13 @@ def _ours(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 def _dense(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """The same factors with torch alone, and the covariances of each input written out."""
-    phi = torch.cat([x, torch.ones_like(x[:, :1])], 1)
     with torch.no_grad():
         z = model(x)
         p = z.softmax(1)
         (b, QB), (a, QA) = (
-            torch.linalg.eigh(M) for M in (torch.diag(p.mean(0)) - p.T @ p / len(p), phi.T @ phi)
+            torch.linalg.eigh(M) for M in (torch.diag(p.mean(0)) - p.T @ p / len(p), x.T @ x)
         )
-        v = (phi @ QA).square() @ (1 / (b[:, None] * a + 1)).T
+        v = (x @ QA).square() @ (1 / (b[:, None] * a + 1)).T
         variance = torch.stack([((QB * row) * QB).sum(1) for row in v])
         return (z / (1 + torch.pi / 8 * variance).sqrt()).softmax(1)
 
@@ -56,9 +58,11 @@ def _alike(mine: Tensor, other: Tensor) -> None:
 def _last_layer(device: torch.device) -> Iterator[Row]:
     torch.manual_seed(0)
     for d, k, n in ((512, 10, 1000), (512, 1000, 1000)):
-        model, x = nn.Linear(d, k).to(device), torch.randn(n, d, device=device)
+        model, x = nn.Linear(d, k, bias=False).to(device), torch.randn(n, d, device=device)
         y = torch.randint(k, (n,), device=device)
         asked: dict[str, Any] = {"torch, covariances one by one": partial(_dense, model, x, y)}
+        if k < 100:  # it writes out a Jacobian (n, k, d k)
+            asked["laplace-torch"] = partial(_theirs, model, x, y)
         yield Row(f"Laplace, last layer {d} x {k}, {n} inputs", partial(_ours, model, x, y), asked,
                   _alike)  # fmt: skip
 
