@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from vademecum.claims import Evidence, at_most
+from vademecum.claims.evidence import ALARM
 
-__all__ = ["ALARM", "draw_from", "follows"]
-
-ALARM = 1e-6
+__all__ = ["draw_from", "follows"]
 
 
 def draw_from(energy: Callable[[Tensor], Tensor], grid: Tensor, n: int) -> Tensor:

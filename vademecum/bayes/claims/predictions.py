@@ -100,8 +100,10 @@ def _several_weights(spread: float, noise: float, draws: int) -> Iterator[Eviden
     yield equals("model average of draws", answers.mean[:, 0], f.mean(0), d=d)
     variance = delta**2 + (f - f.mean(0)).square().mean(0)
     yield equals("variance over draws and noise", answers.std[:, 0].square(), variance, d=d)
-    yield in_mean("answers of draws", f - mean, 0.0, d=d)
-    yield in_mean("their squared deviations", (f - mean).square() / own, 1.0, d=d)
+    for i in range(len(x)):  # apart, since a draw's answers depend on each other
+        off = f[:, i] - mean[i]
+        yield in_mean("answers of draws", off, 0.0, i=i)
+        yield in_mean("their squared deviations", off.square() / own[i], 1.0, i=i)
 
 
 posterior_predictive.foil("the variance of the best weights alone", spread=0.0)
