@@ -97,7 +97,7 @@ def wanted_error(x: np.ndarray, kind: str, prob: float | None) -> float:
 
 
 @pytest.mark.parametrize("x", DRAWS)
-def test_the_formulas_written_densely(x):
+def test_ess_and_mcse_and_rhat_are_their_formulas_written_densely(x):
     columns = [x[..., i].numpy() for i in range(x.shape[2])]
     close = {"rtol": 1e-10, "atol": 0}
     folded = [split(c) for c in columns]

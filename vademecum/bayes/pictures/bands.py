@@ -110,9 +110,9 @@ def _band(kind: Kind, n: int, noise: float, gap: float) -> _Band:
                 found = posterior_predictive(laplace(net, x, y, **knobs, **options), None, _GRID,
                                              **knobs)  # fmt: skip
             else:
-                step = 0.4 * noise / n**0.5  # a fifth of what the steepest direction allows
+                step = 0.25 * noise / n**0.5  # an eighth of what the steepest direction allows
                 chains = sample(energy, start, kernel="hmc", draws=10, thin=3, warmup=0,
-                                eta=step, mass=1.0, leapfrogs=12, max_rhat=1e9)  # fmt: skip
+                                eta=step, mass=1.0, leapfrogs=18, max_rhat=1e9)  # fmt: skip
                 found = posterior_predictive(chains, _net(), _GRID, **knobs)
     return _Band(*(t[:, 0].numpy() for t in (found.mean, found.spread, found.std)))
 

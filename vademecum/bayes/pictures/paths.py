@@ -81,12 +81,11 @@ def chains_on_a_banana_and_a_funnel(
     for place, panel in zip(PLACES, axes, strict=True):
         energy, across, up = PLACES[place]
         _draw_levels(panel, energy, across, up)
-        found = _chains(place, kernel, eta)
+        found, worth = _chains(place, kernel, eta)
         for chain in found.draws:
             x, y = chain.T.numpy()
             (line,) = panel.plot(x, y, lw=0.4, alpha=0.5)
             panel.plot(x, y, ".", ms=3, color=line.get_color())
-        worth = float(ess(found.draws).min())
         share = "" if kernel == "ula" else f"{float(found.acceptance.mean()):.0%} accepted, "
         panel.set(
             xlim=across, ylim=up, title=f"{place}: {share}ESS {worth:.0f} of {CHAINS * DRAWS}"
@@ -94,15 +93,17 @@ def chains_on_a_banana_and_a_funnel(
     return figure
 
 
-def _chains(place: str, kernel: Kernel, eta: float) -> Chains:
+def _chains(place: str, kernel: Kernel, eta: float) -> tuple[Chains, float]:
+    """The chains, and how many independent draws the worse coordinate is worth."""
     start = torch.zeros(CHAINS, 2, dtype=torch.float64)
     dice = torch.Generator().manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # which is what there is to see
-        return sample(
+        found = sample(
             PLACES[place][0], start, kernel=kernel, eta=eta, draws=DRAWS, warmup=0, leapfrogs=8,
             generator=dice, max_rhat=math.inf,
         )  # fmt: skip
+        return found, float(ess(found.draws).min())
 
 
 def _draw_levels(

@@ -31,7 +31,8 @@ from vademecum.randomness import source
 
 __all__ = ["DIVERGENT", "nuts_move"]
 
-DIVERGENT = 1000.0  # nats; a larger error of the energy means that the step was far too large
+DIVERGENT = 1000.0
+"""An error of the energy, in nats, beyond which the step was far too large."""
 _WORTH, _SHARE = 6, 0.4  # leaves to come, and trees that ended, for which sorting these out pays
 
 

@@ -35,6 +35,7 @@ __all__ = ["KERNELS", "TARGETS", "Kernel", "kernel_of", "van_der_corput"]
 TARGETS = {"nuts": 0.8, "hmc": 0.8, "chees": 0.651, "mala": 0.574, "mh": 0.234}
 """The acceptance that the step size is adapted to."""
 KERNELS = (*TARGETS, "ula", "sgld", "sghmc")
+"""What moves chains, by name; the last three refuse nothing and adapt nothing."""
 _JITTER = 0.1
 _RATE, _MOST = 0.025, 0.35  # of Adam on log T, and its largest step, as in the reference code
 
