@@ -95,6 +95,9 @@ EXCEPTIONS = {
     ("regularization", "names"): {
         "dynamical_isometry": "the Lanczos steps are all made, as in spectral_density",
     },
+    ("generalization", "names"): {
+        "rademacher_complexity": "a search that makes all its steps and does not converge",
+    },
     ("generalization", "instruments"): {
         "align": "compares two models, a and b",
         "mode_connectivity": "goes from one model, a, to another, b",

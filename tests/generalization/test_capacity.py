@@ -179,7 +179,7 @@ def test_networks_fit_noise_up_to_a_lower_bound():
     assert 0.8 < found.value <= 1  # six points in general position are shattered
     assert found.high == math.inf
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    start = rademacher_complexity(model, x, draws=4, max_iter=0,
+    start = rademacher_complexity(model, x, draws=4, steps=0,
                                   generator=torch.Generator().manual_seed(0))  # fmt: skip
     signs = 2.0 * torch.randint(2, (4, 6), generator=torch.Generator().manual_seed(0)) - 1
     want = (signs * torch.tanh(model(x)[:, 0])).mean().item()
@@ -259,6 +259,14 @@ X, Y = torch.randn(4, 2), torch.tensor([0, 1, 0, 1])
         (
             lambda: generalisation_gap(nn.Linear(2, 2), X, Y[:3], fresh=(X, Y)),
             "y must hold a class",
+        ),
+        (
+            lambda: generalisation_gap(nn.Linear(2, 2), X, Y, fresh=(X[:0], Y[:0])),
+            "fresh must have examples with outputs, got no example",
+        ),
+        (
+            lambda: generalisation_gap(nn.Linear(2, 2), X, Y, fresh=(X * torch.nan, Y)),
+            "fresh must have examples with outputs, got nan",
         ),
         (
             lambda: generalisation_gap(

@@ -54,6 +54,17 @@ def test_norm_bounds_of_two_layers_with_biases(v, column):
     assert all(bound.margin == 16 for bound in found.bounds)
 
 
+def test_a_bias_of_zero_is_a_column_more():
+    """The identity with a row that keeps 1 has the norm 1; inputs get a 1, and are 3 wide."""
+    n, delta = 1000, 0.05
+    layer = nn.Linear(2, 2)
+    layer.weight.data, layer.bias.data = torch.eye(2), torch.zeros(2)
+    y = torch.arange(n) % 2
+    found = norm_bounds(layer, torch.eye(2)[y], y, delta=delta).bounds[0].value
+    T = 72 * math.log(n) * math.sqrt(math.log(2 * 9 + 1)) / n * math.sqrt(2 * n) * 2
+    assert found == pytest.approx(8 / n**1.5 + T + union(n, delta, 0, 1, 0))
+
+
 @pytest.mark.parametrize("slope", [3, 3.0])
 def test_slopes_count_whole_or_not(slope):
     torch.manual_seed(0)

@@ -165,6 +165,8 @@ class Shortcut(nn.Module):
 @pytest.mark.usefixtures("unchecked")
 def test_errors():
     x, y, chain = torch.randn(6, 4), torch.arange(6) % 2, "model must be a chain of linear layers"
+    infinite = nn.Linear(4, 2)
+    nn.init.constant_(infinite.bias, torch.inf)
     table: list[tuple[Any, ...]] = [
         (Shortcut(), x, y, chain + r".*got add in"),
         (nn.Sequential(nn.Linear(4, 2), nn.LayerNorm(2)), x, y, "got layer_norm in submodule '1'"),
@@ -181,6 +183,7 @@ def test_errors():
         (nn.Linear(4, 2), x, y.double(), "y must be 6 classes from 0 to 1"),
         (nn.Linear(4, 2), x[:1], y[:1], "x must have at least 2 examples, got 1"),
         (nn.Linear(4, 2), x * torch.nan, y, "x must be finite, got nan"),
+        (nn.Sequential(infinite, nn.ReLU()), x, y, "model must give finite scores"),
     ]
     for model, inputs, labels, message in table:
         with pytest.raises(ValueError, match=message):

@@ -71,7 +71,7 @@ def rademacher_complexity(
     p: float = 2.0,
     draws: int | None = None,
     delta: float = 0.01,
-    max_iter: int = 200,
+    steps: int = 200,
     lr: float = 0.01,
     memory: int | None = None,
     generator: torch.Generator | None = None,
@@ -93,7 +93,7 @@ def rademacher_complexity(
         draws: How many vectors of signs to draw. By default all are taken for up to 20 points, and
             10,000 drawn for more; 8 for a network.
         delta: The probability with which the interval may fail, in (0, 1).
-        max_iter: The steps of ascent for a network, all of which are made.
+        steps: The steps of ascent for a network, all of which are made.
         lr: Their size, Adam's.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. For a
             network the weights of all draws are held at once.
@@ -118,9 +118,9 @@ def rademacher_complexity(
         whole("draws", draws, low=1)
     if isinstance(family, nn.Module):
         draws = 8 if draws is None else draws
-        max_iter = whole("max_iter", max_iter, low=0)
+        steps = whole("steps", steps, low=0)
         found = fitted_noise(
-            family, x, draws=draws, steps=max_iter, lr=number("lr", lr, above=0), output=output,
+            family, x, draws=draws, steps=steps, lr=number("lr", lr, above=0), output=output,
             generator=generator, progress=progress,
         )  # fmt: skip
         value = float(found.mean())

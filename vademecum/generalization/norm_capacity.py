@@ -147,6 +147,8 @@ def _margins(z: Any, y: Tensor) -> tuple[Tensor, int]:
     if not isinstance(z, Tensor) or z.ndim != 2 or z.shape[1] < 2:
         given = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
         raise ValueError(f"model must give scores of at least two classes, got {given}")
+    if not bool(z.isfinite().all()):
+        raise ValueError("model must give finite scores, got nan or infinity")
     good = y.shape == z.shape[:1] and not y.is_floating_point() and y.dtype != torch.bool
     if not good or not bool(((y >= 0) & (y < z.shape[1])).all()):
         raise ValueError(

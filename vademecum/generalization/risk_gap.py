@@ -109,6 +109,9 @@ def _losses(name: str, z: Any, y: Tensor, loss: ExampleLoss | None) -> Tensor:
                 f"{name} must hold a class for each row of the outputs, got shape"
                 f" {tuple(y.shape)} for {given}"
             )
+        if len(y) == 0 or bool(z.isnan().any()):
+            what = "no example" if len(y) == 0 else "nan"
+            raise ValueError(f"{name} must have examples with outputs, got {what}")
         return (z.argmax(1) != y).double()
     found = loss(z, y)
     if found.shape != y.shape[:1] or len(found) == 0:
