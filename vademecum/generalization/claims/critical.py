@@ -1,4 +1,4 @@
-"""Critical points and the Hessian test."""
+"""Critical points and the Hessian test: what curvatures say of a point, and what not."""
 
 import math
 from collections.abc import Iterator
