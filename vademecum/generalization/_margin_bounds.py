@@ -31,10 +31,10 @@ least.
   M$ for the product $M$ of Frobenius norms, of the last layer the longest row; and $\mathfrak R =
   \frac2n \sqrt{L + 1 + \ln d}\, \max_j \|X_{\cdot j}\|\, M$ for the largest path norm $M$ of an
   output, which by rescaling of units is a product of largest absolute row sums. Both follow from
-  $\frac1t \ln \mathbb E e^{t \sup |\cdot|}$, which a layer raises by $\frac{\ln 2}t$ at most: $\frac{L
-  \ln 2}t + M \|X\|_F + \frac t2 M^2 \|X\|_F^2$ and, with $2 d$ signed inputs, $\frac{L \ln 2 + \ln
-  2 d}t + \frac t2 M^2 \max_j \|X_{\cdot j}\|^2$, at the best $t$. As networks over $\gamma$ are such
-  networks too, $M / \gamma$ alone is rounded.
+  $\frac1t \ln \mathbb E e^{t \sup |\cdot|}$, which a layer raises by $\frac{\ln 2}t$ at most:
+  $\frac{L \ln 2}t + M \|X\|_F + \frac t2 M^2 \|X\|_F^2$ and, with $2 d$ signed inputs, $\frac{L
+  \ln 2 + \ln 2 d}t + \frac t2 M^2 \max_j \|X_{\cdot j}\|^2$, at the best $t$. As networks over
+  $\gamma$ are such networks too, $M / \gamma$ alone is rounded.
 """
 
 import math
