@@ -92,14 +92,14 @@ def _plane(s: Subject, o: Oracle) -> Iterator[str]:
         yield f"curvature on the plane is {found.curvature.tolist()}, not {wanted.tolist()}"
 
 
-@torch.no_grad()
 def _loss_at(o: Oracle, step: Tensor) -> float:
+    """The loss of the twin, moved and put back, where graphs that it keeps do not notice."""
     start = [p.detach().clone() for p in o.theta]
     for p, part in zip(o.theta, step.split(o.sizes), strict=True):
-        p.add_(part.view_as(p).to(p))
+        p.data.add_(part.detach().view_as(p).to(p))
     value = float(o.loss().detach())
     for p, old in zip(o.theta, start, strict=True):
-        p.copy_(old)
+        p.data.copy_(old)
     return value
 
 

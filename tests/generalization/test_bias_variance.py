@@ -80,6 +80,25 @@ def test_estimates_have_no_bias():
         assert off.abs().max() < 5, name  # a division by R or no correction is 13 errors off
 
 
+def test_standard_errors_by_hand():
+    """Errors of 1, 1, -1, -1, and of those less 2: their fourth moment is 1 both times."""
+    for shift in (0.0, 2.0):
+        values = iter((1.0 - shift, 1.0 - shift, -1.0 - shift, -1.0 - shift))
+
+        def fit(X, y, values=values):
+            v = next(values)
+            return lambda x: v + 0 * x
+
+        nothing = {"truth": lambda x: 0 * x[:, 0], "noise": 0.5}
+        found = bias_variance(fit, X, AT[:1], repeats=4, **nothing)
+        s2 = 4 / 3
+        assert float(found.variance) == pytest.approx(s2)
+        assert float(found.bias_squared) == pytest.approx(shift**2 - s2 / 4)
+        wanted = math.sqrt(4 * shift**2 * s2 / 4 + 2 * s2**2 / 12)
+        assert float(found.bias_squared_error) == pytest.approx(wanted)
+        assert float(found.variance_error) == pytest.approx(math.sqrt((1 - s2**2 / 3) / 4))
+
+
 def test_inputs_drawn_anew():
     def mean(X, y):
         return lambda x: y.mean().expand(len(x))

@@ -60,6 +60,8 @@ def test_masked_weights_stay_zero_whatever_the_optimiser_does(kind):
             steps.zero_grad()
             F.cross_entropy(model(x), y).backward()
             assert (model[0].weight.detach()[~mask] == 0).all()
+            assert (model[0].weight.grad[~mask] == 0).all()
+            assert (model[0].weight.grad[mask] != 0).any()
             steps.step()
             with torch.no_grad():
                 model[0].weight.add_(0.1)  # as noise would
@@ -123,6 +125,29 @@ def test_rewinding_to_early_weights():
     mask = found.masks[-1]["0.weight"]
     wanted = early.get_parameter("0.weight").detach() * mask
     torch.testing.assert_close(found.start.get_parameter("0.weight").detach(), wanted)
+    steps = torch.optim.Adam(early.parameters(), 0.01)
+    for _ in range(3):  # the rest of five
+        steps.zero_grad()
+        F.cross_entropy(early(x), y).backward()
+        steps.step()
+    total: Any = early.get_parameter("2.weight").detach().abs().sum()
+    size = lambda net: float(net.get_parameter("2.weight").detach().abs().sum())  # noqa: E731
+    found = lottery_ticket(model, x, y, keep=0.5, rewind=2, score=size, **FEW)
+    assert float(found.scores[0]) == pytest.approx(float(total), rel=1e-6)
+
+
+def test_training_is_in_training_mode_and_scores_are_in_evaluation_mode():
+    seen = []
+
+    class Tells(nn.Module):
+        def forward(self, x):
+            seen.append(self.training)
+            return x
+
+    x, y = data()
+    model = nn.Sequential(Tells(), nn.Linear(4, 2)).eval()
+    lottery_ticket(model, x, y, keep=0.5, **FEW)
+    assert seen == 5 * [*[True] * 5, False]  # the whole network, two tickets and two controls
 
 
 def test_functions_that_are_given():
@@ -147,6 +172,18 @@ def test_functions_that_are_given():
     kept = found.model.get_parameter("0.weight")
     assert int((kept != 0).sum()) == 6
     assert (found.start.get_parameter("0.bias") == 7).all()
+
+
+def test_the_control_is_another_mask_of_the_same_size_on_the_same_first_weights():
+    model, (x, y), seen = mlp([4, 30, 2]), data(), []
+    own = {"prune": ["0.weight"], "train": lambda net: seen.append(net[0].weight.detach().clone())}
+    found = lottery_ticket(model, x, y, keep=0.25, prunings=1, **own)
+    _, ticket, control = seen
+    first: Any = model.get_parameter("0.weight").detach()
+    assert torch.equal(ticket, first * found.masks[0]["0.weight"])
+    assert torch.equal(control, first * (control != 0))
+    assert int((control != 0).sum()) == int((ticket != 0).sum()) == 30
+    assert int(((control != 0) & (ticket != 0)).sum()) < 25  # 7.5 are expected
 
 
 @pytest.mark.parametrize("make", [convolutional, Tied])
