@@ -20,6 +20,7 @@ from tests.generalization.landscape_models import (
     trained,
 )
 from vademecum.generalization import align
+from vademecum.generalization.alignment._assignments import reordered
 from vademecum.generalization.alignment._correlations import _Moments
 from vademecum.models import evaluation, mlp
 from vademecum.regularization import permute_units
@@ -212,3 +213,12 @@ def test_too_few_turns_warn(pair):
         found = align(a, b, x, max_iter=1)
     assert not found.converged
     assert found.assignments < align(a, b, x).assignments
+
+
+def test_units_with_several_entries_in_a_row_move_together():
+    """As the channels of a convolution do behind a flattening."""
+    row = torch.arange(6.0)[None]
+    found = reordered(row, 1, 2, torch.tensor([2, 0, 1]))
+    assert found.tolist() == [[4.0, 5.0, 0.0, 1.0, 2.0, 3.0]]
+    order = torch.tensor([5, 0, 4, 1, 3, 2])
+    assert reordered(row.T, 0, 1, order)[:, 0].tolist() == order.tolist()

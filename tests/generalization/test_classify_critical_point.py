@@ -209,3 +209,13 @@ REFUSED = [
 def test_refused(args, knobs, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         classify_critical_point(*args, **knobs)
+
+
+def test_a_wide_valley_far_from_the_origin_is_no_rounding():
+    """The second derivative is small beside the loss, but not over the length of the point."""
+    far = torch.tensor([1e6], dtype=torch.float64)
+    found = classify_critical_point(lambda v: 1e3 + 1e-14 * (v - 1e6).square().sum(), far)
+    assert found.kind == "minimum"
+    assert found.largest == pytest.approx(2e-14)
+    near = classify_critical_point(lambda v: 1e3 + 1e-14 * v.square().sum(), 0 * far)
+    assert near.kind == "undecided"  # less than the rounding of the loss over one unit
