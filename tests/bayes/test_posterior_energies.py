@@ -10,7 +10,7 @@ from torch import nn
 
 from vademecum.bayes import posterior
 from vademecum.gradients import functional
-from vademecum.models import mlp
+from vademecum.models import SlowPathWarning, mlp
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 N, CHAINS = 13, 4
@@ -18,6 +18,14 @@ X = torch.randn(N, 3, generator=torch.Generator().manual_seed(0)).double()
 CLASSES = torch.arange(N) % 3
 BITS = (torch.arange(N) % 2).double()
 REAL = torch.randn(N, 2, generator=torch.Generator().manual_seed(1)).double()
+
+
+class Choosing(nn.Linear):
+    """Looks at its inputs, which `torch.func.vmap` cannot do where chains have their own."""
+
+    def forward(self, input):
+        z = super().forward(input)
+        return z if bool(input[..., 0].sum() > 0) else 2 * z
 
 
 class Residual(nn.Module):
@@ -243,3 +251,19 @@ def test_errors():
     for act, message in table:
         with pytest.raises(ValueError, match=message):
             act()
+
+
+def test_models_that_look_at_their_inputs_are_asked_chain_by_chain():
+    model, theta = Choosing(3, 2).double(), torch.randn(6, 8).double()
+    energy = posterior(model, X, REAL, likelihood="gaussian", noise=0.5, prior=2.0, batch=4)
+    index = torch.randint(N, (6, 4), generator=torch.Generator().manual_seed(7))
+    assert len({bool(X[i, 0].sum() > 0) for i in index}) == 2
+    dice = torch.Generator().manual_seed(7)
+    with pytest.warns(SlowPathWarning, match="chains are asked one by one, which is slower"):
+        found = energy.estimate(theta, generator=dice)
+    for row, i, value, slope in zip(theta, index, *found, strict=True):
+        at = row.clone().requires_grad_()
+        z = (2 - int(X[i, 0].sum() > 0)) * (X[i] @ at[:6].view(2, 3).T + at[6:])
+        wanted = N / 4 * (z - REAL[i]).square().sum() / (2 * 0.5**2) + at.square().sum() / 8
+        torch.testing.assert_close(value, wanted.detach())
+        torch.testing.assert_close(slope, torch.autograd.grad(wanted, at)[0])

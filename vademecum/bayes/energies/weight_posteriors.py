@@ -23,6 +23,7 @@ References:
 
 from collections.abc import Callable, Mapping
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -34,7 +35,14 @@ from vademecum.bayes.energies._dense_stacks import dense_stack
 from vademecum.bayes.energies._likelihoods import likelihood_of
 from vademecum.bayes.energies._priors import prior_of
 from vademecum.gradients import functional
-from vademecum.models import Output, count_examples, map_tensors, targets_of
+from vademecum.models import (
+    Output,
+    cannot_be_mapped,
+    count_examples,
+    map_tensors,
+    targets_of,
+    warn_of_slow_path,
+)
 from vademecum.randomness import source
 from vademecum.results import one_line
 
@@ -84,6 +92,7 @@ class PosteriorEnergy:
         self._stack = dense_stack(model, offsets, x) if output is None else None
         self._x = x.flatten(1) if self._stack is not None else x
         self._y = y
+        self._unmapped: set[bool] = set()  # whether inputs are chains' own, where vmap failed
         self._control: tuple[Tensor, Tensor, Tensor] | None = None
         if control is not None:
             if self._batch is None:
@@ -158,10 +167,16 @@ class PosteriorEnergy:
         """The model's outputs (chains, n, ...), each chain with inputs of its own or all alike."""
         if self._stack is not None:
             return self._stack(theta, x)
-        found = torch.func.vmap(self._f, (0, 0 if own else None))(theta, x)
-        if not isinstance(found, Tensor):
-            raise ValueError(f"model must give a tensor, got {type(found).__name__}: set output")
-        return found
+        if own not in self._unmapped:
+            try:
+                return _tensor(torch.func.vmap(self._f, (0, 0 if own else None))(theta, x))
+            except RuntimeError as error:
+                if not cannot_be_mapped(error):
+                    raise
+                warn_of_slow_path("chains are asked one by one", error)
+                self._unmapped.add(own)
+        inputs = [map_tensors(x, itemgetter(i)) if own else x for i in range(len(theta))]
+        return torch.stack([_tensor(self._f(*pair)) for pair in zip(theta, inputs, strict=True)])
 
     def _joined(self, theta: Tensor, value: Tensor | None, slope: Tensor) -> EnergyAndGradient:
         """Prior and temperature added to what the data say."""
@@ -180,6 +195,12 @@ class PosteriorEnergy:
                 f" {theta.dtype}"
             )
         return theta
+
+
+def _tensor(z: Any) -> Tensor:
+    if not isinstance(z, Tensor):
+        raise ValueError(f"model must give a tensor, got {type(z).__name__}: set output")
+    return z
 
 
 def posterior(
