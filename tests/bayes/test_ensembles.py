@@ -163,6 +163,8 @@ def test_deep_ensembles_of_classes_and_seeds():
 def test_deep_ensemble_refusals(make, knobs, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         deep_ensemble(make, torch.randn(4, 2), torch.tensor([0, 1, 2, 0]), **knobs)
+    with pytest.raises(ValueError, match="x must be a tensor, got dict"):
+        deep_ensemble(make, {"x": torch.ones(4, 2)}, torch.tensor([0, 1, 2, 0]))  # pyright: ignore
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

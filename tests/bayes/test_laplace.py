@@ -215,6 +215,14 @@ def test_it_leaves_the_model_as_it_was(structure):
     check_instrument(ask, nn.Linear(5, 3), data, skip=without)
 
 
+@pytest.mark.parametrize("structure", ["full", "kron", "diagonal"])
+def test_networks_in_half_precision(structure):
+    knobs: dict[str, Any] = {"likelihood": "gaussian", "subset": "all", "structure": structure}
+    wanted = laplace(net(), X, R, **knobs).outputs(X).variance
+    found = laplace(net().bfloat16(), X.bfloat16(), R.bfloat16(), **knobs).outputs(X.bfloat16())
+    torch.testing.assert_close(found.variance.double(), wanted, rtol=0.1, atol=0.02)
+
+
 def odd(kind: str) -> nn.Module:
     if kind == "norm":
         return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2)).double()

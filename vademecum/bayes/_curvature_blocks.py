@@ -13,7 +13,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Curvature", "DenseCurvature", "DiagonalCurvature", "LayerBlock", "LayerCurvatures"]
+__all__ = [
+    "Curvature", "DenseCurvature", "DiagonalCurvature", "LayerBlock", "LayerCurvatures",
+    "factorised",
+]  # fmt: skip
+
+
+def factorised(M: Tensor) -> Tensor:
+    """A matrix in a precision that LAPACK knows: single for half."""
+    return M.float() if M.dtype in (torch.float16, torch.bfloat16) else M
+
+
+def _eigh(M: Tensor) -> tuple[Tensor, Tensor]:
+    values, vectors = torch.linalg.eigh(factorised(M))
+    return values.to(M), vectors.to(M)
 
 
 class DiagonalCurvature:
@@ -35,7 +48,7 @@ class DenseCurvature:
     """A matrix that is written out."""
 
     def __init__(self, matrix: Tensor):
-        values, self._vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
+        values, self._vectors = _eigh((matrix + matrix.T) / 2)
         self.values = values.clamp(min=0)  # rounding: curvatures of likelihoods are not negative
 
     def into(self, v: Tensor) -> Tensor:
@@ -64,7 +77,7 @@ class LayerCurvatures:
         self.bases: list[tuple[Tensor, Tensor]] = []
         values = []
         for block in blocks:
-            (b, QB), (a, QA) = (torch.linalg.eigh(M) for M in (block.B, block.A))
+            (b, QB), (a, QA) = (_eigh(M) for M in (block.B, block.A))
             self.bases.append((QB, QA))
             values.append(block.scale * b.clamp(min=0)[:, None] * a.clamp(min=0))
         self.tables = values

@@ -9,7 +9,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arrays import portions
-from vademecum.bayes._curvature_blocks import Curvature, DiagonalCurvature, LayerCurvatures
+from vademecum.bayes._curvature_blocks import (
+    Curvature,
+    DiagonalCurvature,
+    LayerCurvatures,
+    factorised,
+)
 from vademecum.bayes._network_curvature import along
 from vademecum.gradients.network_function import Functional
 from vademecum.models import count_examples, map_tensors
@@ -118,4 +123,4 @@ def _root(J: Tensor) -> Tensor:
     """A square factor R with R R^T = J J^T, for J (n, k, P)."""
     if J.shape[1] > J.shape[2]:
         J = torch.nn.functional.pad(J, (0, J.shape[1] - J.shape[2]))
-    return torch.linalg.qr(J.mT, mode="r").R.mT
+    return torch.linalg.qr(factorised(J).mT, mode="r").R.mT.to(J)

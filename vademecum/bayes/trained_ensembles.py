@@ -91,6 +91,8 @@ def deep_ensemble(
         whole(name, value, low=1)
     number("learning_rate", learning_rate, above=0)
     number("weight_decay", weight_decay, low=0)
+    if not isinstance(x, Tensor):
+        raise ValueError(f"x must be a tensor, got {type(x).__name__}")
     n, of = count_examples(x, y), loss_for(y, loss)
     seed = int(torch.randint(2**31 - 1, (1,), **source(generator, "cpu")))
     with own_randomness(seed), torch.enable_grad():
