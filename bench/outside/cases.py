@@ -21,12 +21,14 @@ KINKS = (
     *("regions_along", "dead_units", "dc_split"),
 )
 GRAPHS: tuple[str, ...] = ("oversmoothing", "leaf_influence", "wl_ceiling")
-EXAMPLES: tuple[str, ...] = ("per_example_gradients", "gradient_norms", "gradient_noise")
+EXAMPLES: tuple[str, ...] = (
+    *("per_example_gradients", "gradient_norms", "gradient_noise", "laplace"),
+)
 LANGUAGE = ("perplexity", "linear_probe")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
     *("spectral_density", "gauss_newton", "gradient_covariance", "sharpness", "curvature_trace"),
-    *("critical_step", "weight_decay_effect", *EXAMPLES),
+    *("critical_step", "weight_decay_effect", "posterior", *EXAMPLES),
     *("sharpness_measures", "classify_critical_point", "loss_plane"),
 )
 

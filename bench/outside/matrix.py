@@ -31,6 +31,7 @@ from bench.outside.measures import MEASURES
 from bench.outside.on_graphs import ON_GRAPHS
 from bench.outside.oracles import Oracle
 from bench.outside.pieces import PIECES
+from bench.outside.posteriors import POSTERIORS
 from bench.outside.scales import SCALES
 from bench.outside.signals import SIGNALS
 from bench.outside.state import can_be_saved, differences, own_output, state_of
@@ -42,7 +43,7 @@ __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
 INSTRUMENTS = {
     **DERIVATIVES, **CURVATURE, **MEASURES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
-    **SIGNALS, **SCALES, **TEXTS, **LANDSCAPES,
+    **SIGNALS, **SCALES, **TEXTS, **POSTERIORS, **LANDSCAPES,
 }  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"
