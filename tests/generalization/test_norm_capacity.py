@@ -54,6 +54,25 @@ def test_zero_padding_at_stride_one_is_bounded_closely():
     assert found.spectral > 1.2 * reshaped  # which is what is often taken for it
 
 
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "length"),
+    [
+        ([1.0, -1.0], 1, 1, 4),  # a torus of 3 has no frequency as high
+        ([1.0, 1.0, 1.0], 2, 2, 41),  # all three entries meet the same inputs
+        ([1.0, 1.0, 1.0, 1.0], 2, 1, 40),  # two do
+        ([1.0, 1.0, 1.0, 1.0], 4, 6, 60),
+    ],
+)
+def test_the_upper_bound_holds_for_kernels_that_attain_it(kernel, stride, dilation, length):
+    layer = nn.Conv1d(1, 1, len(kernel), stride=stride, dilation=dilation, bias=False)
+    layer.weight.data = torch.tensor([[kernel]])
+    A = conv_matrix(layer, (1, length)).dense().detach().double()
+    norm = float(torch.linalg.matrix_norm(A, 2))
+    model = nn.Sequential(layer, nn.Flatten(), nn.Linear(len(A), 2))
+    found = norm_bounds(model, torch.randn(4, 1, length), torch.tensor([0, 1, 0, 1])).layers[0]
+    assert norm <= found.spectral_high <= 1.2 * norm
+
+
 def network() -> nn.Sequential:
     torch.manual_seed(2)
     model = nn.Sequential(

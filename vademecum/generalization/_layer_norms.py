@@ -105,8 +105,10 @@ def _convolution(layer: Affine, generator: torch.Generator | None) -> tuple[floa
         return low, low * (1 + 1e4 * torch.finfo(conv.weight.dtype).eps)
     weight = conv.weight.detach().double()
     spans = [d * (k - 1) + 1 for d, k in zip(conv.dilation, conv.kernel_size, strict=True)]
-    overlap = math.prod(math.ceil(k / s) for k, s in zip(conv.kernel_size, conv.stride,
-                                                         strict=True))  # fmt: skip
+    overlap = math.prod(  # entries of a kernel that meet one of the input are s / gcd(s, d) apart
+        math.ceil(k * math.gcd(s, d) / s)
+        for k, s, d in zip(conv.kernel_size, conv.stride, conv.dilation, strict=True)
+    )
     groups = weight.unflatten(0, (conv.groups, -1))
     flat = float(torch.linalg.matrix_norm(groups.flatten(2), 2).max())
     high = overlap**0.5 * flat
