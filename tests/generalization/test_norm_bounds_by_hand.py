@@ -103,6 +103,45 @@ def test_a_bias_is_not_averaged_away():
     assert values[0] > 1.9 * values[1]
 
 
+@pytest.mark.parametrize(
+    ("pooling", "rho"),
+    [
+        (nn.AvgPool1d(2, 2, padding=1, count_include_pad=False), 1.0),  # the ends stand alone
+        (nn.AvgPool1d(2, 2, padding=1), 0.5**0.5),
+        (nn.AvgPool1d(4, 2), 0.5**0.5),  # means of 4, each entry in 2
+        (nn.AdaptiveAvgPool1d(1), 8**-0.5),
+        (nn.MaxPool1d(3, 2), 2**0.5),
+    ],
+)
+def test_constants_of_pooling(pooling, rho):
+    layer = nn.Conv1d(1, 2, 1, bias=False)
+    layer.weight.data = torch.tensor([[[3.0]], [[4.0]]])
+    model = nn.Sequential(layer, pooling, nn.Flatten())
+    with torch.no_grad():
+        width = model(torch.zeros(1, 1, 8)).shape[1]
+    last = nn.Linear(width, 2, bias=False)
+    last.weight.data = torch.eye(2, width)
+    found = norm_bounds(model.append(last), torch.randn(6, 1, 8), torch.arange(6) % 2)
+    assert found.lipschitz == pytest.approx(5 * rho, rel=1e-5)
+
+
+def test_pooling_to_several_places_is_refused():
+    model = nn.Sequential(
+        nn.Conv1d(1, 2, 1), nn.AdaptiveAvgPool1d(2), nn.Flatten(), nn.Linear(4, 2)
+    )
+    with pytest.raises(ValueError, match="got adaptive_avg_pool1d in submodule '1'"):
+        norm_bounds(model, torch.randn(6, 1, 8), torch.arange(6) % 2)
+
+
+def test_a_bound_from_one_on_is_vacuous():
+    layer = nn.Linear(2, 2, bias=False)
+    layer.weight.data = torch.eye(2)
+    y = torch.arange(200) % 2
+    frobenius = norm_bounds(layer, torch.eye(2)[y], y).bounds[1]
+    assert 1 < frobenius.value < 2
+    assert frobenius.vacuous
+
+
 class Chain(nn.Module):
     """A chain that also gives what is inside it, and what no chain gives."""
 
