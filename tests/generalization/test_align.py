@@ -222,3 +222,15 @@ def test_units_with_several_entries_in_a_row_move_together():
     assert found.tolist() == [[4.0, 5.0, 0.0, 1.0, 2.0, 3.0]]
     order = torch.tensor([5, 0, 4, 1, 3, 2])
     assert reordered(row.T, 0, 1, order)[:, 0].tolist() == order.tolist()
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_activations_count_wherever_units_are_seen(order):
+    """Functions of one input are all alike before a ReLU, and differ behind it."""
+    x, model = torch.linspace(-1, 1, 21)[:, None], mlp([1, 3, 1])
+    own = dict(model.named_parameters())
+    own["0.weight"].data.fill_(1.0)
+    own["0.bias"].data = torch.tensor([0.5, 0.0, -0.5])
+    change = permute_units(model, x, permutations={"0": torch.tensor(order)})
+    found = align(model, change.model, x, by="activations")
+    assert torch.tensor(order)[found.permutations["0"]].tolist() == [0, 1, 2]

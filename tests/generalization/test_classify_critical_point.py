@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from vademecum.generalization import classify_critical_point
+from vademecum.generalization.hessian_signs import _Ends, _kind
 from vademecum.gradients import functional
 from vademecum.linear import DeepLinearNetwork, critical_points
 from vademecum.models import mlp
@@ -219,3 +220,33 @@ def test_a_wide_valley_far_from_the_origin_is_no_rounding():
     assert found.largest == pytest.approx(2e-14)
     near = classify_critical_point(lambda v: 1e3 + 1e-14 * v.square().sum(), 0 * far)
     assert near.kind == "undecided"  # less than the rounding of the loss over one unit
+
+
+def test_zero_is_a_share_of_the_eigenvalue_that_is_largest_in_size():
+    point = torch.zeros(2, dtype=torch.float64)
+    found = classify_critical_point(lambda v: 5e-10 * v[0] ** 2 - v[1] ** 2, point)
+    assert found.zero == pytest.approx(2 * math.sqrt(torch.finfo(torch.float64).eps))
+    assert (found.kind, found.saddle_index) == ("undecided", 1)
+
+
+@pytest.mark.parametrize(("residual", "certain"), [(0.4, True), (0.6, False)])
+def test_ends_that_are_known_up_to_residuals(residual, certain):
+    """Whether zero may be within them, for both signs."""
+    for sign, kind in ((1, "minimum"), (-1, "maximum")):
+        low, top = sorted((sign * 0.5, sign * 2.0))
+        ends = _Ends(top, low, residual, residual, None, 2, converged=True)
+        assert _kind(ends, 0.0, 1e-8, 0.0)[0] == (kind if certain else "undecided")
+        wavering = ends._replace(converged=False)
+        assert _kind(wavering, 0.0, 1e-8, 0.0)[0] == "undecided"
+
+
+def test_what_a_coarse_look_leaves_open_a_finer_one_decides():
+    sizes = torch.linspace(0.5, 1.0, 300, dtype=torch.float64)
+    sizes[7] = 1e-6
+    seeded = torch.Generator().manual_seed(0)
+    bowl, point = lambda v: (sizes * v**2).sum() / 2, torch.zeros(300, dtype=torch.float64)
+    found = classify_critical_point(bowl, point, generator=seeded)
+    assert found.kind == "minimum"
+    assert found.smallest == pytest.approx(1e-6, rel=0.1)
+    found = classify_critical_point(bowl, point, tol=1e-3, generator=seeded)
+    assert found.kind == "undecided"

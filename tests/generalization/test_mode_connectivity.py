@@ -213,3 +213,11 @@ def test_networks_that_differ_are_refused():
         mode_connectivity(nn.Linear(3, 1), nn.Linear(3, 1).double(), X, Y)
     with pytest.raises(ValueError, match="x must be finite, got nan"):
         mode_connectivity(nn.Linear(3, 1), nn.Linear(3, 1), X * float("nan"), Y)
+
+
+def test_targets_that_are_left_out_are_no_errors():
+    a, b = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+    a.weight.data, b.weight.data = torch.eye(2), -torch.eye(2)
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    found = mode_connectivity(a, b, x, torch.tensor([0, 0, -100]), points=2)
+    assert found.errors.tolist() == [0.5, 0.5]
