@@ -188,6 +188,11 @@ def test_networks_fit_noise_up_to_a_lower_bound():
     assert rademacher_complexity(two, x, draws=2).value > 0.8
 
 
+def test_the_complexity_of_the_sample_has_three_times_the_root():
+    found = rademacher_bound(0.1, 0.05, 200, delta=0.05, empirical=True)
+    assert found == pytest.approx(0.1 + 2 * 0.05 + 3 * math.sqrt(math.log(40) / 400))
+
+
 def test_gibbs_is_a_tilted_law():
     p = torch.tensor([0.2, 0.0, 0.8])
     q = gibbs_measure(p, torch.tensor([1.0, 5.0, 0.0]))
