@@ -1,4 +1,4 @@
-"""Momenta, and the leapfrog scheme that follows them."""
+"""Momenta: how they are added to an energy, and the leapfrog scheme that follows them."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Metropolis-Hastings, on finite spaces and on a line."""
+"""Metropolis-Hastings: proposals accepted so that a law stays, on finite spaces and a line."""
 
 import numpy as np
 import torch
