@@ -49,7 +49,7 @@ def plane_of_parameters(
             in plain units.
     """
     found, eigenvalues = _seen(directions, scale, extent)
-    figure, axes = panels((8.4, 4.0), 1, 2, margins=(0.7, 0.2, 0.6, 0.5), gaps=(0.9, 0.6))
+    figure, axes = panels((8.5, 4.0), 1, 2, margins=(0.8, 0.2, 0.6, 0.5), gaps=(0.9, 0.6))
     _contours(axes[0], found)
     _spectrum(axes[1], found, eigenvalues)
     axes[0].set_title(
