@@ -103,7 +103,8 @@ def _chains(place: str, kernel: Kernel, eta: float) -> tuple[Chains, float]:
             PLACES[place][0], start, kernel=kernel, eta=eta, draws=DRAWS, warmup=0, leapfrogs=8,
             generator=dice, max_rhat=math.inf,
         )  # fmt: skip
-        return found, float(ess(found.draws).min())
+        stuck = bool((found.draws == start[0]).all())  # all equal, which `ess` counts as certain
+        return found, 0.0 if stuck else float(ess(found.draws).min())
 
 
 def _draw_levels(
