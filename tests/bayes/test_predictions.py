@@ -165,7 +165,7 @@ def test_what_cannot_be_mapped_goes_one_by_one():
 def test_laplace_is_normal_and_draws_agree():
     model = net()
     la = laplace(model, X, Y, likelihood="gaussian", noise=NOISE, subset="all", structure="full")
-    found = posterior_predictive(la, None, X, Y, likelihood="gaussian", noise=NOISE, level=0.8)
+    found = posterior_predictive(la, None, X, Y, likelihood="gaussian", level=0.8)
     law = la.outputs(X)
     cov = law.covariance() + NOISE**2 * torch.eye(2).double()
     normal = torch.distributions.MultivariateNormal(law.mean, cov)
@@ -178,6 +178,10 @@ def test_laplace_is_normal_and_draws_agree():
     right = quad(lambda t: stats.norm.sf(t, m, s) ** 2, y, 30, limit=400)[0]
     assert found.crps is not None
     assert float(found.crps[0, 0]) == pytest.approx(left + right, abs=1e-7)
+    wider = posterior_predictive(la, None, X, likelihood="gaussian", noise=2 * NOISE)
+    torch.testing.assert_close(wider.std**2 - found.std**2, torch.full_like(std, 3 * NOISE**2))
+    with pytest.raises(ValueError, match="likelihood must be that of samples, 'gaussian', got 'b"):
+        posterior_predictive(la, None, X, likelihood="bernoulli")
     la = laplace(model, X, CLASSES, likelihood="categorical")
     knobs: dict[str, Any] = {"likelihood": "categorical", "draws": 4000}
     drawn = posterior_predictive(la, None, X, CLASSES, **knobs)

@@ -79,7 +79,7 @@ def posterior_predictive(
     y: Tensor | None = None,
     *,
     likelihood: str,
-    noise: float = 1.0,
+    noise: float | None = None,
     level: float = 0.9,
     draws: int = 100,
     statistics: Any = None,
@@ -103,7 +103,7 @@ def posterior_predictive(
         y: The targets, for scores.
         likelihood: How targets follow from outputs: "gaussian" around them, "categorical" with
             logits, "bernoulli" with a logit each.
-        noise: The standard deviation of Gaussian targets.
+        noise: The standard deviation of Gaussian targets; by default that of a `Laplace`, else 1.
         level: The probability of the interval.
         draws: How many draws to take of `SWAG`, and of `Laplace` for classes.
         statistics: Training inputs, from which the statistics of batch normalisation are renewed
@@ -117,7 +117,8 @@ def posterior_predictive(
             default its `.logits` if it has such, else all of it.
 
     Raises:
-        ValueError: If samples are none of these or do not fit the model, or targets do not fit.
+        ValueError: If samples are none of these or do not fit the model, targets do not fit, or
+            a `Laplace` has another likelihood.
 
     Example:
         >>> draws, model = torch.tensor([[-1.0], [1.0]]), nn.Linear(1, 1, bias=False)
@@ -126,7 +127,7 @@ def posterior_predictive(
         >>> found.mean, found.brier  # the mean of 0.2689 and 0.7311
         (tensor([[0.5000], [0.5000]]), tensor([0.2500, 0.2500]))
     """
-    law = _Law(likelihood, noise, level)
+    law = _Law(likelihood, _noise(samples, likelihood, noise), level)
     whole("draws", draws, low=1)
     if memory is not None:
         whole("memory", memory, low=1)
@@ -151,6 +152,17 @@ def posterior_predictive(
                     found.append(ask(some, None if by is None else by[here]))
                     tick(here.stop - here.start)
     return _joined(found, effective)
+
+
+def _noise(samples: Any, likelihood: str, noise: float | None) -> float:
+    """The standard deviation of targets; a Laplace approximation brings its own."""
+    if isinstance(samples, Laplace):
+        if likelihood != samples.likelihood:
+            raise ValueError(
+                f"likelihood must be that of samples, {samples.likelihood!r}, got {likelihood!r}"
+            )
+        return samples.noise if noise is None else noise
+    return 1.0 if noise is None else noise
 
 
 class _Law:
