@@ -1,5 +1,4 @@
 """Whatever takes a generator draws from torch's global one if it gets None, and else from it alone.
-
 Every exported function and method with a `generator` has a call here; a new one without fails.
 """
 
@@ -12,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import vademecum
-from tests.conventions import calls
 from tests.bayes import drawn_chains
+from tests.conventions import calls
 from tests.generalization import drawn_descent, drawn_landscape, drawn_weights
 from tests.geometry import drawn_graphs
 from tests.language import drawn_texts
