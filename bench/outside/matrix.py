@@ -42,8 +42,8 @@ from vademecum.models import SlowPathWarning
 __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
 INSTRUMENTS = {
-    **DERIVATIVES, **CURVATURE, **MEASURES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
-    **SIGNALS, **SCALES, **TEXTS, **POSTERIORS, **LANDSCAPES,
+    **DERIVATIVES, **CURVATURE, **MEASURES, **LANDSCAPES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
+    **SIGNALS, **SCALES, **TEXTS, **POSTERIORS,
 }  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"

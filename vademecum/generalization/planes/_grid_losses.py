@@ -19,6 +19,7 @@ from vademecum.gradients import functional
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Loss,
+    ModelState,
     Output,
     batches,
     call_arguments,
@@ -91,8 +92,7 @@ def _together(f: Functional, task: PlaneTask) -> int:
     """How many networks to run side by side, from what one run makes."""
     with closing(batches(task.x, task.y, device=f.device)) as each:
         x = next(iter(each))[0]
-    with evaluation(f.model):
-        run = recorded(f.model, map_tensors(x, Tensor.clone))
+    run = ModelState(f.model).run(recorded, f.model, map_tensors(x, Tensor.clone))
     made = [v.tensor for call in run.calls for v in call.outputs if v is not None]
     size = sum(t.numel() * t.element_size() for t in made) + f.size * f.dtype.itemsize
     room = _TOGETHER.get(f.device.type, _TOGETHER["cpu"])
