@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import vademecum
-from tests.bayes import drawn_chains
+from tests.bayes import drawn_chains, drawn_predictions
 from tests.conventions import calls
 from tests.generalization import drawn_descent, drawn_landscape, drawn_weights
 from tests.geometry import drawn_graphs
@@ -223,12 +223,11 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_passes.CALLS,
     **drawn_units.CALLS,
     **drawn_noise.CALLS,
-    # generalization
     **drawn_descent.CALLS,
     **drawn_landscape.CALLS,
-    # bayes
-    **drawn_chains.CALLS,
     **drawn_weights.CALLS,
+    **drawn_chains.CALLS,
+    **drawn_predictions.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),

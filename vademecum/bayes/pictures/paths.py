@@ -17,7 +17,7 @@ from vademecum.pictures import Range, picture
 
 __all__ = ["chains_on_a_banana_and_a_funnel"]
 
-CHAINS, DRAWS = 4, 120
+CHAINS, DRAWS = 4, 100
 LEVELS = torch.tensor([0.5, 2.0, 4.5, 8.0])  # energies at one, two, three, four deviations
 
 
@@ -67,7 +67,7 @@ def chains_on_a_banana_and_a_funnel(
 ) -> Figure:
     """Samplers on a banana and in a funnel.
 
-    Four chains of 120 draws, and above them how often proposals are accepted and how many
+    Four chains of 100 draws, and above them how often proposals are accepted and how many
     independent draws the worse coordinate is worth. Small steps are accepted and lead nowhere,
     large ones are refused; "ula" refuses none and leaves the law instead. In the funnel no step is
     right: its neck asks for small ones, its mouth for large ones.
@@ -110,9 +110,9 @@ def _chains(place: str, kernel: Kernel, eta: float) -> tuple[Chains, float]:
 def _draw_levels(
     axes: Axes, energy: Place, across: tuple[float, float], up: tuple[float, float]
 ) -> None:
-    x, y = torch.linspace(*across, 120), torch.linspace(*up, 120)
+    x, y = torch.linspace(*across, 100), torch.linspace(*up, 100)
     grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)
-    values = energy(grid.view(-1, 2)).view(120, 120)
+    values = energy(grid.view(-1, 2)).view(100, 100)
     levels = (values.min() + LEVELS).tolist()
     axes.contour(x.numpy(), y.numpy(), values.numpy(), levels=levels, colors=GREY, linewidths=0.8,
                  linestyles="solid")  # fmt: skip
