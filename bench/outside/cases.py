@@ -31,6 +31,9 @@ IN_THETA = (
     *("critical_step", "weight_decay_effect", "posterior", *EXAMPLES),
     *("sharpness_measures", "classify_critical_point", "loss_plane"),
 )
+DIGITS: dict[str, str] = dict.fromkeys(
+    ("[etsw]*", "classify*", "loss_plane"), "must be in single or double"
+)  # what is said to models in half precision
 
 
 class Subject(NamedTuple):

@@ -9,7 +9,7 @@ from torch.nn.utils import parametrizations, prune, rnn
 from torch.nn.utils import spectral_norm as old_spectral_norm
 from torch.nn.utils import weight_norm as old_weight_norm
 
-from bench.outside.cases import Case, Subject
+from bench.outside.cases import DIGITS, Case, Subject
 
 __all__ = ["CASES"]
 
@@ -194,7 +194,6 @@ def _lazy() -> nn.Module:
     return model
 
 
-_DIGITS = dict.fromkeys(("[etsw]*", "classify*", "loss_plane"), "must be in single or double")
 _FEW_DIGITS = {"fit_readout": "a solution of linear equations needs more digits"}
 _FEW = ("functional", "gradient", "jacobian_theta", "per_example_gradients", "local_affine_map")
 
@@ -203,9 +202,9 @@ CASES = [
     Case("mlp in float32", _late(lambda: _mlp(nn.ReLU()), dtype=torch.float32), kinks=True,
          coarse=torch.float32),
     Case("mlp in float16", _late(lambda: _mlp(nn.Tanh()), dtype=torch.float16),
-         coarse=torch.float16, refused=_DIGITS, skip=_FEW_DIGITS),
+         coarse=torch.float16, refused=DIGITS, skip=_FEW_DIGITS),
     Case("mlp in bfloat16", _late(lambda: _mlp(nn.Tanh()), dtype=torch.bfloat16),
-         coarse=torch.bfloat16, refused=_DIGITS, skip=_FEW_DIGITS),
+         coarse=torch.bfloat16, refused=DIGITS, skip=_FEW_DIGITS),
     Case("convolutions", _late(_conv, (1, 8, 8)), kinks=True),
     Case("tied, frozen", _late(_tied)),
     Case("lazy", _late(_lazy), kinks=True),

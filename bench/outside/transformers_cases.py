@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.outside.cases import EXAMPLES, Case, Subject
+from bench.outside.cases import DIGITS, EXAMPLES, Case, Subject
 
 __all__ = ["cases"]
 
@@ -118,7 +118,6 @@ LLAMA: dict[str, Any] = {**TEXT, "num_key_value_heads": 1}
 ROPE = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
 OBJECT = {"backprop": "gives an object", "fit_readout": "gives an object",
           "tape": "gives an object"}  # fmt: skip
-DIGITS = dict.fromkeys(("[etsw]*", "classify*", "loss_plane"), "must be in single or double")
 
 
 def cases() -> list[Case]:
