@@ -1,0 +1,8 @@
+"""Kernels of networks: their tangent kernel, their infinite width, Gaussian processes.
+
+The *tangent kernel* of any network says how learning one example moves the others. At infinite
+width it stays as it was, and *training becomes kernel regression*, whose predictions follow from
+the architecture alone; before training the network is a *Gaussian process*.
+"""
+
+__all__ = []  # fmt: skip
