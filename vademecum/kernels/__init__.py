@@ -5,4 +5,9 @@ width it stays as it was, and *training becomes kernel regression*, whose predic
 the architecture alone; before training the network is a *Gaussian process*.
 """
 
-__all__ = []  # fmt: skip
+from vademecum.kernels.tangent_kernel import empirical_ntk
+
+__all__ = [
+    # tangent kernels
+    "empirical_ntk",
+]  # fmt: skip
