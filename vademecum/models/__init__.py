@@ -51,6 +51,7 @@ from vademecum.models.tensors import (
     unwrapped,
 )
 from vademecum.models.tracing import Call, Recording, Rows, Size, Trace, Value, recorded
+from vademecum.models.units import UnitGraph, UnitGroup, UnitMember, reordered, unit_graph
 from vademecum.models.weights import load_weights, save_weights
 
 __all__ = [
@@ -70,7 +71,8 @@ __all__ = [
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",
     # graphs
-    "Call", "Recording", "Rows", "Size", "Trace", "Value", "following", "recorded",
+    "Call", "Recording", "Rows", "Size", "Trace", "UnitGraph", "UnitGroup", "UnitMember",
+    "Value", "following", "recorded", "reordered", "unit_graph",
     # many equal steps, many equal networks
     "Replay", "StackedMembers",
     # failures

@@ -21,9 +21,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from vademecum.generalization.alignment._traced_units import UnitGroup
+from vademecum.generalization.alignment._traced_units import FreeGroup
+from vademecum.models import reordered
 
-__all__ = ["WeightMatching", "best_assignment", "reordered"]
+__all__ = ["WeightMatching", "best_assignment"]
 
 
 def best_assignment(similarity: Tensor) -> Tensor:
@@ -39,13 +40,6 @@ def best_assignment(similarity: Tensor) -> Tensor:
     return torch.from_numpy(order).to(similarity.device)
 
 
-def reordered(tensor: Tensor, axis: int, repeat: int, order: Tensor) -> Tensor:
-    """A tensor with its units in another order: the new unit j is the old unit order[j]."""
-    if repeat > 1:
-        order = (order[:, None] * repeat + torch.arange(repeat, device=order.device)).flatten()
-    return tensor.index_select(axis, order)
-
-
 class WeightMatching:
     """Orders of all groups, found one group at a time.
 
@@ -59,7 +53,7 @@ class WeightMatching:
         turns: How many assignments were solved.
     """
 
-    def __init__(self, groups: list[UnitGroup], a: Mapping[str, Tensor], b: Mapping[str, Tensor]):
+    def __init__(self, groups: list[FreeGroup], a: Mapping[str, Tensor], b: Mapping[str, Tensor]):
         self._groups, self._a, self._b = groups, a, b
         self._seen: dict[str, list[tuple[int, int, int]]] = {}
         for g, group in enumerate(groups):

@@ -2,13 +2,11 @@
 
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-from vademecum.models import evaluation, map_tensors, recorded, run_with, tensor_places
-from vademecum.regularization.unit_symmetries._rules import Graph
+from vademecum.models import tensor_places, unit_graph
 
-__all__ = ["Axis", "TracedUnits", "UnitGroup", "traced_units"]
+__all__ = ["Axis", "TracedUnits", "FreeGroup", "traced_units"]
 
 
 class Axis(NamedTuple):
@@ -20,7 +18,7 @@ class Axis(NamedTuple):
     """How many entries in a row belong to one unit."""
 
 
-class UnitGroup(NamedTuple):
+class FreeGroup(NamedTuple):
     """Units that have one order, and the axes of parameters where they are seen."""
 
     layers: tuple[str, ...]
@@ -31,7 +29,7 @@ class UnitGroup(NamedTuple):
 class TracedUnits(NamedTuple):
     """The groups of units that can be permuted, the layers of all others, and a run."""
 
-    groups: list[UnitGroup]
+    groups: list[FreeGroup]
     left: dict[str, str]
     """Why the units of other layers stay where they are."""
     calls: list[str]
@@ -53,21 +51,11 @@ def traced_units(model: nn.Module, x: Any) -> TracedUnits:
         >>> found.groups[0].axes[-1], found.values[0][0].shape
         (Axis(place='2.weight', axis=1, repeat=1), torch.Size([3, 5]))
     """
-    buffers = {id(t): t.detach().clone() for _, t in tensor_places(model, "buffers")}
-    instead = {place: buffers[id(t)] for place, t in tensor_places(model, "buffers")}
+    found = unit_graph(model, x, scaling=False)
     names = {id(t): place for place, t in tensor_places(model, "parameters")}
-    graph = Graph({*names, *(id(t) for t in instead.values())}, scaling=False)
-    with evaluation(model), torch.no_grad():
-        given = map_tensors(x, Tensor.clone)  # layers may work in place
-        run = run_with(model, instead, lambda: recorded(model, given))
-    for call in run.calls:
-        graph.follow(call)
-    for value in run.results:
-        graph.fix(value, "they are outputs of the model")
-    found = graph.found()
-    free = {id(group): i for i, group in enumerate(g for g in found if not g.fixed)}
+    free = {id(group): i for i, group in enumerate(g for g in found.groups if not g.fixed)}
     groups = [
-        UnitGroup(
+        FreeGroup(
             tuple(group.layers),
             group.size,
             tuple(
@@ -76,17 +64,16 @@ def traced_units(model: nn.Module, x: Any) -> TracedUnits:
                 if id(m.tensor) in names
             ),
         )
-        for group in found
+        for group in found.groups
         if not group.fixed
     ]
     values: list[list[Tensor]] = [[] for _ in groups]
-    for call in run.calls:
+    for call in found.run.calls:
         for value in call.outputs:
-            units = None if value is None else graph.units.get(value.index)
+            units = None if value is None else found.units.get(value.index)
             if value is None or units is None or id(units.group.root()) not in free:
                 continue
             rows = value.tensor.movedim(units.axis, 0)
             rows = rows.reshape(units.group.root().size, -1)
             values[free[id(units.group.root())]].append(rows)
-    left = {layer: group.fixed for group in found for layer in group.layers if group.fixed}
-    return TracedUnits(groups, left, [call.name for call in run.calls], values)
+    return TracedUnits(groups, found.left, [call.name for call in found.run.calls], values)

@@ -8,7 +8,7 @@ $$W_2\, \phi(W_1 x + b_1) = W_2 P^\top \phi(P W_1 x + P b_1)
 = W_2 C^{-1} \phi(C W_1 x + C b_1),$$
 
 changes the parameters and not the function. The units are found in the graph of the network's code
-(see `_rules`), with all that read them; what cannot be followed is left as it is, and named.
+(see `unit_graph`), with all that read them; what cannot be followed is left as it is, and named.
 
 Exact up to rounding of the new weights, and looked at: the outputs are compared in double
 precision. Checked by the claim `parameter_symmetry`.
@@ -24,19 +24,18 @@ from torch import Tensor, nn
 from vademecum.arguments import floats
 from vademecum.models import (
     ModelState,
+    UnitGroup,
+    UnitMember,
     call_arguments,
-    evaluation,
     map_tensors,
     named_tensors,
-    recorded,
     refuse_nan,
-    run_with,
+    reordered,
     tensor_places,
+    unit_graph,
     unwrapped,
 )
 from vademecum.randomness import source
-from vademecum.regularization.unit_symmetries._groups import Group, Member
-from vademecum.regularization.unit_symmetries._rules import Graph
 from vademecum.results import one_line
 
 __all__ = ["UnitChange", "permute_units", "rescale_units"]
@@ -145,7 +144,7 @@ def rescale_units(
 
 Draw = Callable[[int, torch.device], Tensor]
 Check = Callable[[str, Any, int], Tensor]
-Apply = Callable[[Tensor, Member, Tensor], Tensor]
+Apply = Callable[[Tensor, UnitMember, Tensor], Tensor]
 
 
 def _changed(
@@ -159,8 +158,8 @@ def _changed(
 ) -> UnitChange:
     model = unwrapped(model)
     refuse_nan(x)
-    groups, names = _groups(model, x, scaling=name == "scales")
-    left = {layer: group.fixed for group in groups for layer in group.layers if group.fixed}
+    found = unit_graph(model, x, scaling=name == "scales")
+    groups, names, left = found.groups, found.names, found.left
     if wanted is None:
         free = [group for group in groups if not group.fixed]
         if not free:
@@ -180,7 +179,7 @@ def _changed(
 def _with_units(
     model: nn.Module,
     names: dict[int, str],
-    chosen: list[tuple[Group, Tensor]],
+    chosen: list[tuple[UnitGroup, Tensor]],
     apply: Apply,
 ) -> nn.Module:
     """The model itself, with its parameters changed."""
@@ -194,32 +193,15 @@ def _with_units(
     return model
 
 
-def _groups(model: nn.Module, x: Any, *, scaling: bool) -> tuple[list[Group], dict[int, str]]:
-    """The groups of units, and the places of their tensors; the code may write into buffers."""
-    buffers = {id(t): t.detach().clone() for _, t in tensor_places(model, "buffers")}
-    instead = {place: buffers[id(t)] for place, t in tensor_places(model, "buffers")}
-    places = [*tensor_places(model, "parameters"), *instead.items()]
-    names = {id(tensor): place for place, tensor in places}
-    graph = Graph(set(names), scaling=scaling)
-    with evaluation(model), torch.no_grad():
-        given = map_tensors(x, Tensor.clone)  # layers may work in place
-        run = run_with(model, instead, lambda: recorded(model, given))
-    for call in run.calls:
-        graph.follow(call)
-    for value in run.results:
-        graph.fix(value, "they are outputs of the model")
-    return graph.found(), names
-
-
 def _places(model: nn.Module) -> list[tuple[str, Tensor]]:
     return [*tensor_places(model, "parameters"), *tensor_places(model, "buffers")]
 
 
-def _device(group: Group) -> torch.device:
+def _device(group: UnitGroup) -> torch.device:
     return next(iter(group.members.values())).tensor.device
 
 
-def _asked(groups: list[Group], wanted: Mapping[str, Tensor], name: str, check: Check) -> Any:
+def _asked(groups: list[UnitGroup], wanted: Mapping[str, Tensor], name: str, check: Check) -> Any:
     """The groups of the layers that were named, with what is to be done to them."""
     by_layer = {layer: group for group in groups for layer in group.layers}
     done: dict[int, tuple[str, Tensor]] = {}
@@ -251,12 +233,11 @@ def _factors(name: str, given: Any, size: int) -> Tensor:
     return factors
 
 
-def _permuted(tensor: Tensor, member: Member, order: Tensor) -> Tensor:
-    inside = torch.arange(member.repeat, device=order.device)
-    return tensor.index_select(member.axis, (order[:, None] * member.repeat + inside).flatten())
+def _permuted(tensor: Tensor, member: UnitMember, order: Tensor) -> Tensor:
+    return reordered(tensor, member.axis, member.repeat, order)
 
 
-def _scaled(tensor: Tensor, member: Member, factors: Tensor) -> Tensor:
+def _scaled(tensor: Tensor, member: UnitMember, factors: Tensor) -> Tensor:
     each = factors.to(tensor.dtype).repeat_interleave(member.repeat) ** member.power
     return tensor * each.view(-1, *[1] * (tensor.ndim - member.axis - 1))
 

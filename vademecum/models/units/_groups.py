@@ -8,12 +8,13 @@ units that does not treat all of them alike.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-__all__ = ["Group", "Member", "Units"]
+__all__ = ["UnitGroup", "UnitMember", "Units", "reordered"]
 
 
-class Member(NamedTuple):
+class UnitMember(NamedTuple):
     """An axis of a parameter or buffer along which a group's units lie."""
 
     tensor: Tensor
@@ -25,18 +26,18 @@ class Member(NamedTuple):
 
 
 @dataclass(eq=False)
-class Group:
+class UnitGroup:
     """Units that change together."""
 
     size: int
-    members: dict[tuple[int, int], Member] = field(default_factory=dict)
+    members: dict[tuple[int, int], UnitMember] = field(default_factory=dict)
     layers: list[str] = field(default_factory=list)
     """The layers that compute these units."""
     fixed: str = ""
     """Why they cannot change."""
-    merged: "Group | None" = None
+    merged: "UnitGroup | None" = None
 
-    def root(self) -> "Group":
+    def root(self) -> "UnitGroup":
         """The group that it has become part of."""
         group = self
         while group.merged is not None:
@@ -48,7 +49,7 @@ class Group:
         group = self.root()
         group.fixed = group.fixed or reason
 
-    def join(self, other: "Group", reason: str) -> None:
+    def join(self, other: "UnitGroup", reason: str) -> None:
         """Become one with another group of as many units."""
         one, two = self.root(), other.root()
         if one is two:
@@ -63,7 +64,7 @@ class Group:
         for member in two.members.values():
             one.add(member)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: UnitMember) -> None:
         """Note that a tensor has these units along an axis."""
         group, key = self.root(), (id(member.tensor), member.axis)
         before = group.members.setdefault(key, member)
@@ -74,8 +75,20 @@ class Group:
 class Units(NamedTuple):
     """Where a tensor of the graph has the units of a group."""
 
-    group: Group
+    group: UnitGroup
     axis: int
     """Counted from the front."""
     repeat: int = 1
     """How many entries in a row belong to one unit."""
+
+
+def reordered(tensor: Tensor, axis: int, repeat: int, order: Tensor) -> Tensor:
+    """A tensor with its units in another order: the new unit j is the old unit order[j].
+
+    Example:
+        >>> reordered(torch.arange(4), 0, 2, torch.tensor([1, 0]))
+        tensor([2, 3, 0, 1])
+    """
+    if repeat > 1:
+        order = (order[:, None] * repeat + torch.arange(repeat, device=order.device)).flatten()
+    return tensor.index_select(axis, order)

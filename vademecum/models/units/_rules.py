@@ -19,9 +19,10 @@ from typing import Any
 
 from torch import Tensor
 
-from vademecum.models import Call, Value, named_tensors
-from vademecum.regularization.unit_symmetries._groups import Group, Member, Units
-from vademecum.regularization.unit_symmetries._moves import MOVES, given
+from vademecum.models.inputs import named_tensors
+from vademecum.models.tracing import Call, Value
+from vademecum.models.units._groups import UnitGroup, UnitMember, Units
+from vademecum.models.units._moves import MOVES, given
 
 __all__ = ["Graph"]
 
@@ -52,8 +53,8 @@ class Graph:
     def __init__(self, owned: set[int], *, scaling: bool):
         self.owned, self.scaling = owned, scaling
         self.units: dict[int, Units] = {}
-        self.groups: list[Group] = []
-        self.by_axis: dict[tuple[int, int], Group] = {}
+        self.groups: list[UnitGroup] = []
+        self.by_axis: dict[tuple[int, int], UnitGroup] = {}
         self.strange: dict[int, str] = {}  # where tensors lie that are used in unknown ways
 
     def follow(self, call: Call) -> None:
@@ -73,7 +74,7 @@ class Graph:
         if value.index in self.units:
             self.units[value.index].group.fix(reason)
 
-    def found(self) -> list[Group]:
+    def found(self) -> list[UnitGroup]:
         """All groups, fixed where a tensor of theirs is used in an unknown way."""
         roots = {id(group.root()): group.root() for group in self.groups}
         for group in roots.values():
@@ -226,7 +227,9 @@ class Graph:
             return False
         before = self.units.get(x.index)
         if before is None:  # inputs of the model, or what has become of units that are fixed
-            others = Group(w.shape[axis], fixed=f"{call} reads something else by the same weights")
+            others = UnitGroup(
+                w.shape[axis], fixed=f"{call} reads something else by the same weights"
+            )
             self._add(others, call, (w, axis), power=-1)
             return True
         if before.axis != at or before.group.root().size * before.repeat != w.shape[axis]:
@@ -234,17 +237,17 @@ class Graph:
         self._add(before.group, call, (w, axis), repeat=before.repeat, power=-1)
         return True
 
-    def _written(self, call: Call, *places: tuple[Tensor | None, int]) -> Group:
+    def _written(self, call: Call, *places: tuple[Tensor | None, int]) -> UnitGroup:
         tensor, axis = places[0]
         assert tensor is not None
-        group = Group(tensor.shape[axis], layers=[call.path])
+        group = UnitGroup(tensor.shape[axis], layers=[call.path])
         self.groups.append(group)
         self._add(group, call, *places)
         return group.root()
 
     def _add(
         self,
-        group: Group,
+        group: UnitGroup,
         call: Call,
         *places: tuple[Tensor | None, int],
         repeat: int = 1,
@@ -261,7 +264,7 @@ class Graph:
             if key in self.by_axis:
                 self.by_axis[key].join(group, f"they share {call}")
             self.by_axis[key] = group.root()
-            group.add(Member(tensor, axis, repeat, power if self.scaling else 0))
+            group.add(UnitMember(tensor, axis, repeat, power if self.scaling else 0))
 
 
 def constants(call: Call) -> list[Tensor]:

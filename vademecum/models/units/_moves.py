@@ -8,8 +8,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from vademecum.models import Call
-from vademecum.regularization.unit_symmetries._groups import Units
+from vademecum.models.tracing import Call
+from vademecum.models.units._groups import Units
 
 __all__ = ["MOVES", "given"]
 
