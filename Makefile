@@ -44,7 +44,7 @@ outside: .venv-bench/outside  ## every instrument on models that nobody here wro
 	.venv-bench/bin/python -m bench.outside $(ARGS)
 
 clean:
-	rm -rf .venv .venv-bench docs/_build
+	rm -rf .venv .venv-bench .venv-neural-tangents docs/_build
 
 .venv/core: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -62,6 +62,12 @@ clean:
 	@echo "Setting up .venv-bench with the peers ..."
 	@.venv-bench/bin/pip install -q --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	@.venv-bench/bin/pip install -q --disable-pip-version-check --no-deps -r bench/peers.txt
+	@touch $@
+
+.venv-neural-tangents/ready: bench/neural_tangents.txt
+	@test -x .venv-neural-tangents/bin/python || python3.11 -m venv .venv-neural-tangents
+	@echo "Setting up neural-tangents, which needs a JAX of 2023 ..."
+	@.venv-neural-tangents/bin/pip install -q --disable-pip-version-check --no-deps -r $<
 	@touch $@
 
 .venv-bench/outside: .venv-bench/ready bench/outside.txt

@@ -23,9 +23,13 @@ import torch
 
 from vademecum.data import DataNotFoundError
 
-__all__ = ["Result", "Row", "Skipped", "in_turn", "measure"]
+__all__ = ["PeerNotFoundError", "Result", "Row", "Skipped", "in_turn", "measure"]
 
 SHORT = 1.0  # second
+
+
+class PeerNotFoundError(ModuleNotFoundError):
+    """A peer with an environment of its own is missing; the message is the line that makes it."""
 
 
 @dataclass
@@ -76,7 +80,7 @@ def in_turn(*groups: Iterable[Row | Skipped]) -> Iterator[Row | Skipped]:
 
 def _hint(error: DataNotFoundError | ModuleNotFoundError) -> str:
     """The line that installs what is missing, unless that is a part of ours."""
-    if isinstance(error, DataNotFoundError):
+    if isinstance(error, DataNotFoundError | PeerNotFoundError):
         return str(error).partition("\n")[0]
     package = (error.name or "").partition(".")[0]
     if package in ("", "bench", "vademecum"):
@@ -162,6 +166,9 @@ def _synchronise() -> None:
 def _peak_megabytes(call: Callable[[], Any]) -> float | None:
     """The memory that a call takes on top of what was there: of the device, else resident."""
     gc.collect()
+    elsewhere = getattr(call, "peak_megabytes", None)
+    if elsewhere is not None:  # of a process of its own
+        return elsewhere()
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

@@ -10,7 +10,7 @@ import torch
 
 import bench.__main__
 import bench.harness
-from bench.harness import Result, Row, Skipped, in_turn, measure
+from bench.harness import PeerNotFoundError, Result, Row, Skipped, in_turn, measure
 from vademecum.data import DataNotFoundError, load
 
 
@@ -51,6 +51,22 @@ def test_peak_memory_sees_what_a_call_allocates():
     if answer == "None":
         pytest.skip("this system does not tell the peak memory")
     assert 45 < float(answer) < 80
+
+
+class _Elsewhere:
+    """A peer in a process of its own."""
+
+    def __call__(self) -> int:
+        return 1
+
+    def peak_megabytes(self) -> float:
+        return 123.0
+
+
+def test_a_peer_in_another_process_says_its_own_memory():
+    result = measure(Row("sum", lambda: 1, {"there": _Elsewhere()}, _differs, rounds=1))
+    assert isinstance(result, Result)
+    assert result.peer_mb == 123.0
 
 
 # Missing data and peers
@@ -103,6 +119,15 @@ def test_a_row_that_finds_its_peer_missing_when_called_is_skipped():
     row = Row("late", lambda: 1, {"peer": lambda: importlib.import_module("nobody")}, _differs)
     assert measure(row) == Skipped(
         "late", "nobody was not found: pip install --no-deps -r bench/peers.txt"
+    )
+
+
+def test_a_row_whose_peer_lacks_its_own_environment_is_skipped_with_the_line_that_makes_it():
+    def absent():
+        raise PeerNotFoundError("nt was not found: make .venv-nt/ready")
+
+    assert measure(Row("there", lambda: 1, {"nt": absent}, _differs)) == Skipped(
+        "there", "nt was not found: make .venv-nt/ready"
     )
 
 
