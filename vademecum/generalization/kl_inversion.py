@@ -20,15 +20,14 @@ $$\frac{\partial p}{\partial c} = \frac{p (1 - p)}{p - q}, \qquad
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from vademecum.arguments import broadcasting, choice, number
+from vademecum.arguments import choice
 from vademecum.generalization._bernoulli_divergence import ERROR, UNDERFLOW, bernoulli_divergence
+from vademecum.generalization._real_arguments import Real, real_tensors
 
 __all__ = ["kl_inverse"]
 
-Real = float | Float[Tensor, " ..."]
 Result = Any  # a number for numbers, a tensor for tensors
 
 _TINY = torch.finfo(torch.float64).tiny
@@ -63,30 +62,13 @@ def kl_inverse(q: Real, c: Real, *, side: Literal["upper", "lower"]) -> Result:
         tensor([0.0000e+00, 2.6166e-04, 6.0653e-01])
     """
     choice("side", side, ("upper", "lower"))
-    a, b = _tensors(q=q, c=c)
-    broadcasting("shapes", {"q": a.shape, "c": b.shape})
+    a, b = real_tensors(q=q, c=c)
     dtype = torch.promote_types(a.dtype, b.dtype)
     if not (isinstance(q, Tensor) and isinstance(c, Tensor)):
         dtype = next((x.dtype for x in (q, c) if isinstance(x, Tensor)), dtype)
     wide = torch.broadcast_tensors(a.double(), b.double())
     p = _Inverse.apply(*wide, side == "upper", dtype).to(dtype)
     return p if isinstance(q, Tensor) or isinstance(c, Tensor) else p.item()
-
-
-def _tensors(**values: Real) -> list[Tensor]:
-    """All as tensors on one device; numbers in double precision."""
-    like = next((v for v in values.values() if isinstance(v, Tensor)), torch.zeros(()).double())
-    found = []
-    for name, v in values.items():
-        if not isinstance(v, Tensor):
-            v = number(name, v, infinite=True)
-            v = torch.tensor(v, dtype=torch.float64, device=like.device)
-        if v.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"{name} must be float32 or float64, got {v.dtype}")
-        if v.device != like.device:
-            raise ValueError(f"{name} must be on {like.device} like the others, got {v.device}")
-        found.append(v)
-    return found
 
 
 class _Inverse(torch.autograd.Function):

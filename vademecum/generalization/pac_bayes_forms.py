@@ -25,15 +25,14 @@ import math
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from vademecum.arguments import broadcasting, choice, number, whole
+from vademecum.arguments import choice, number, whole
+from vademecum.generalization._real_arguments import Real, real_tensors
 from vademecum.generalization.kl_inversion import kl_inverse
 
 __all__ = ["pac_bayes_bound"]
 
-Real = float | Float[Tensor, " ..."]
 Result = Any  # a number for numbers, a tensor for tensors
 Kind = Literal["kl", "quadratic", "mcallester", "catoni"]
 
@@ -76,7 +75,7 @@ def pac_bayes_bound(
     if C is not None and kind != "catoni":
         raise ValueError(f"C must be None for the kind {kind!r}, got {C}")
     given = [x for x in (risk, kl) if isinstance(x, Tensor)]
-    r, divergence = _tensors(given, risk=risk, kl=kl)
+    r, divergence = (t.double() for t in real_tensors(risk=risk, kl=kl))
     _insist("risk", r, (r >= 0) & (r <= 1), "in [0, 1]")
     _insist("kl", divergence, divergence >= 0, ">= 0")
     if kind == "catoni":
@@ -115,22 +114,6 @@ def _catoni(r: Tensor, kl: Tensor, n: int, delta: float, C: float | None) -> Ten
     rest = (kl + math.log(J / delta)) / n * _ROUNDING
     found = [-(-(c * r + rest)).expm1() / -math.expm1(-c) for c in grid]
     return torch.stack(torch.broadcast_tensors(*found)).amin(0) * _ROUNDING
-
-
-def _tensors(given: list[Tensor], **values: Real) -> list[Tensor]:
-    """All in double precision, on the device of those that are tensors, with shapes that fit."""
-    device = given[0].device if given else None
-    found = []
-    for name, v in values.items():
-        if not isinstance(v, Tensor):
-            v = torch.tensor(number(name, v, infinite=True), dtype=torch.float64, device=device)
-        if v.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"{name} must be float32 or float64, got {v.dtype}")
-        if device is not None and v.device != device:
-            raise ValueError(f"{name} must be on {device} like the others, got {v.device}")
-        found.append(v.double())
-    broadcasting("shapes", {name: x.shape for name, x in zip(values, found, strict=True)})
-    return found
 
 
 def _insist(name: str, x: Tensor, good: Tensor, rule: str) -> None:
