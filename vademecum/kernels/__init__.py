@@ -5,9 +5,12 @@ width it stays as it was, and *training becomes kernel regression*, whose predic
 the architecture alone; before training the network is a *Gaussian process*.
 """
 
+from vademecum.kernels.ntk_coordinates import ntk_parametrize
 from vademecum.kernels.tangent_kernel import empirical_ntk
 
 __all__ = [
     # tangent kernels
     "empirical_ntk",
+    # networks that train as their kernel says
+    "ntk_parametrize",
 ]  # fmt: skip
