@@ -15,7 +15,8 @@ A parameter that several submodules share is one part of $\theta$. Where paramet
 $\theta$ has the dtype that holds them all, and each gets its own back. Nothing is approximated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from copy import copy
 from functools import cached_property, reduce
 from typing import Any
 
@@ -73,6 +74,9 @@ class Functional:
                 self.parameters[name] = p
         self._aliases = aliases(model)
         self._buffers = [place for place, _ in tensor_places(model, "buffers")]
+        self._describe()
+
+    def _describe(self) -> None:
         self.shapes = {name: p.shape for name, p in self.parameters.items()}
         dtypes = [p.dtype for p in self.parameters.values()] or [torch.get_default_dtype()]
         devices = [p.device for p in self.parameters.values()] or [torch.get_default_device()]
@@ -85,6 +89,15 @@ class Functional:
     def theta(self) -> Float[Tensor, " P"]:
         """A copy of the parameters as one vector, from when it is first asked for."""
         return self.ravel({name: p.detach() for name, p in self.parameters.items()})
+
+    def part(self, names: Collection[str]) -> "Functional":
+        """The same function of some of the parameters alone; the others are constants."""
+        some = copy(self)
+        vars(some).pop("theta", None)
+        some._places = {place: name for place, name in self._places.items() if name in names}
+        some.parameters = {name: p for name, p in self.parameters.items() if name in names}
+        some._describe()
+        return some
 
     def __repr__(self) -> str:
         return f"Functional({type(self.model).__name__}, {self.size} parameters)"

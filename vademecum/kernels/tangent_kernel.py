@@ -6,16 +6,19 @@ Exact up to rounding. The claims are `neural_tangent_kernel` and `tangent_featur
 """
 
 from concurrent.futures import Executor
+from hashlib import sha256
 from os import PathLike
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
-from vademecum.arguments import choice
-from vademecum.gradients import jacobian
-from vademecum.models import Output
+from vademecum.arguments import choice, floats, whole
+from vademecum.kernels._tangent_tiles import TangentTiles
+from vademecum.kernels._tiles import filled
+from vademecum.models import Output, named_tensors
 
 __all__ = ["empirical_ntk"]
 
@@ -56,10 +59,59 @@ def empirical_ntk(
                 [12., 26.]])
     """
     choice("outputs", outputs, _OUTPUTS)
-    knobs: Any = {"memory": memory, "frozen": frozen, "output": output}
-    j1 = jacobian(model, x1, **knobs).blocks()
-    j2 = j1 if x2 is None else jacobian(model, x2, **knobs).blocks()
-    if outputs == "sum":
-        return j1.sum(1) @ j2.sum(1).T
-    pairs = {"full": "icp,jdp->ijcd", "diagonal": "icp,jcp->ijc", "trace": "icp,jcp->ij"}
-    return torch.einsum(pairs[outputs], j1, j2)
+    insist_on_data(x1, x2)
+    if memory is not None:
+        whole("memory", memory, low=1)
+    tiles = TangentTiles(
+        model, x1, x2, outputs=outputs, memory=memory, frozen=frozen, output=output
+    )
+    return filled(
+        tiles,
+        tiles.shape,
+        symmetric=x2 is None,
+        tile=tiles.tile,
+        dtype=tiles.one.dtype,
+        device=tiles.f.device,
+        executor=executor,
+        out=out,
+        key=_key(tiles, x1, x2) if isinstance(out, str | PathLike) else "",
+        progress=progress,
+    )
+
+
+def insist_on_data(x1: Any, x2: Any) -> None:
+    """Refuse inputs that are not finite, or of which the second are of another kind."""
+    for name, x in (("x1", x1), ("x2", x2)):
+        if isinstance(x, DataLoader):
+            raise ValueError(f"{name} must be data at hand, got a DataLoader")
+        if isinstance(x, Tensor) and x.is_floating_point():
+            floats(name, x)
+        for place, t in named_tensors(x, name):
+            if t.is_floating_point() and t.layout == torch.strided and bool(t.isnan().any()):
+                raise ValueError(f"{place} must not hold NaN")
+    if x2 is None:
+        return
+    one, other = ([_kind(t) for _, t in named_tensors(x)] for x in (x1, x2))
+    if len(one) != len(other):
+        raise ValueError(
+            f"x1 and x2 must hold equally many tensors, got {len(one)} and {len(other)}"
+        )
+    for (place, _), *kinds in zip(named_tensors(x2, "x2"), one, other, strict=True):
+        for what, a, b in zip(("shape of an example", "dtype", "device"), *kinds, strict=True):
+            if a != b:
+                raise ValueError(f"{place} must have the {what} of x1, {a}, got {b}")
+
+
+def _kind(t: Tensor) -> tuple[Any, ...]:
+    return tuple(t.shape[1:]), t.dtype, t.device
+
+
+def _key(tiles: TangentTiles, x1: Any, x2: Any) -> str:
+    """What a kernel depends on: its kind, the parameters and the inputs, as a hash."""
+    found = sha256(f"{tiles.outputs} {type(tiles.f.model).__name__}".encode())
+    state = {**tiles.f.parameters, **dict(tiles.f.model.named_buffers())}
+    for place, t in named_tensors((state, x1, x2)):
+        found.update(f"{place} {t.dtype} {tuple(t.shape)}".encode())
+        numbers = t.detach().contiguous().cpu().view(-1)
+        found.update(numbers.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
