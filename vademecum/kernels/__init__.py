@@ -5,12 +5,18 @@ width it stays as it was, and *training becomes kernel regression*, whose predic
 the architecture alone; before training the network is a *Gaussian process*.
 """
 
+from vademecum.kernels._kernel import Kernel
+from vademecum.kernels.dot_products import ArcCosineKernel, LinearKernel
 from vademecum.kernels.ntk_coordinates import ntk_parametrize
+from vademecum.kernels.radial import MaternKernel, RBFKernel
 from vademecum.kernels.tangent_kernel import empirical_ntk
+from vademecum.kernels.tangent_model import LinearizedNetwork
 
 __all__ = [
+    # kernels
+    "ArcCosineKernel", "Kernel", "LinearKernel", "MaternKernel", "RBFKernel",
     # tangent kernels
     "empirical_ntk",
     # networks that train as their kernel says
-    "ntk_parametrize",
+    "LinearizedNetwork", "ntk_parametrize",
 ]  # fmt: skip

@@ -28,10 +28,21 @@ __all__ = ["Kernel", "pair", "positive"]
 
 
 class Kernel(ABC):
-    """What all kernels have in common; see `RBFKernel` for one.
+    """What all kernels have in common.
 
     A kernel of one's own has `_matrix` and `_diagonal`, and `hyperparameters` and `_at` if it has
     any hyperparameters. It is never changed: `replaced` gives another one.
+
+    Example:
+        >>> class Brownian(Kernel):
+        ...     def _matrix(self, x1, x2):
+        ...         return torch.minimum(x1, (x1 if x2 is None else x2).T)
+        ...     def _diagonal(self, x):
+        ...         return x[:, 0]
+        >>> kernel = 2.0 * Brownian()
+        >>> kernel(torch.tensor([[1.0], [3.0]])), kernel.hyperparameters()
+        (tensor([[2., 2.],
+                [2., 6.]]), {'scale': 2.0})
     """
 
     def __call__(self, x1: Tensor, x2: Tensor | None = None) -> Float[Tensor, " n1 n2"]:
@@ -50,7 +61,7 @@ class Kernel(ABC):
         Args:
             x: The inputs.
         """
-        return self._diagonal(pair(x, None)[0])
+        return self._diagonal(pair(x, None, name="x")[0])
 
     def hyperparameters(self) -> dict[str, float | Tensor]:
         """The positive numbers, or vectors of such, that a fit may change, by name."""
@@ -77,7 +88,7 @@ class Kernel(ABC):
             x: The inputs, n of them.
             weights: The matrix W, n x n.
         """
-        x = pair(x, None)[0]
+        x = pair(x, None, name="x")[0]
         if weights.shape != (len(x), len(x)):
             raise ValueError(
                 f"weights must be {len(x)} x {len(x)}, a number for each pair,"
@@ -242,11 +253,11 @@ def _parts(kernel: Kernel, kind: type[_Several]) -> tuple[Kernel, ...]:
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
 
 
-def pair(x1: Any, x2: Any, *, ndim: int | None = None) -> tuple[Tensor, Tensor | None]:
+def pair(x1: Any, x2: Any, *, name: str = "x1") -> tuple[Tensor, Tensor | None]:
     """Inputs of rows and columns that fit together, one input along the first axis each."""
-    x1 = floats("x1" if x2 is not None else "x", x1, ndim=ndim)
+    x1 = floats(name, x1)
     if x1.ndim == 0:
-        raise ValueError("x1 must have an input along its first axis, got a number")
+        raise ValueError(f"{name} must have inputs along its first axis, got a number")
     if x2 is None:
         return x1, None
     x2 = floats("x2", x2)

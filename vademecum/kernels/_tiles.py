@@ -27,7 +27,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from vademecum.arguments import whole
-from vademecum.arrays import large
+from vademecum.arrays import empty
 from vademecum.kernels._tile_file import TileFile
 from vademecum.progress import ticking
 
@@ -134,7 +134,7 @@ def _place() -> tuple[int, int]:
 
 def _room(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     if out is None:
-        return large.empty(*shape, dtype=dtype, device=device)
+        return empty(*shape, dtype=dtype, device=device)
     if not isinstance(out, Tensor):
         raise ValueError(f"out must be a tensor or the path of a file, got {type(out).__name__}")
     if out.shape != shape:
