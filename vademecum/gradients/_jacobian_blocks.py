@@ -19,13 +19,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arrays import empty
-from vademecum.gradients._example_passes import fill, mapped, places
+from vademecum.gradients._example_passes import fill, places
 from vademecum.gradients._independent_rows import portions_of, record, study
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     count_examples,
     insist_on_same_outputs,
     map_tensors,
+    mapped_derivatives,
     replaced,
     variable,
 )
@@ -94,7 +95,9 @@ class Blocks:
             fill(done, done.backward(each), places(self.f, into))
             self._insist_on(done.output, here)
         if found is None or not found[1]():
-            rows = mapped(self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev)
+            rows = mapped_derivatives(
+                self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev
+            )
             for name, place in places(self.f, into).items():
                 place.copy_(rows[name])
 

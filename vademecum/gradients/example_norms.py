@@ -32,7 +32,6 @@ from torch.utils.data import DataLoader
 
 from vademecum.arrays import portions
 from vademecum.gradients._example_passes import (
-    mapped,
     over_batches,
     passes,
 )
@@ -45,6 +44,7 @@ from vademecum.models import (
     count_examples,
     example_loss,
     map_tensors,
+    mapped_derivatives,
     summed,
     targets_of,
 )
@@ -114,7 +114,9 @@ def gradient_norms(
     for here, done, b in passes(f, loss, x, y, memory, progress=progress):
         if done is None:
             portion = map_tensors(x, itemgetter(here))
-            squares[here] = mapped(f, summed(loss), portion, y[here], after=_sum_of_squares)
+            squares[here] = mapped_derivatives(
+                f, summed(loss), portion, y[here], after=_sum_of_squares
+            )
         else:
             squares[here] = _by_layers(f, done, b)
     return squares.clamp(min=0).sqrt()  # a Gram matrix may round to below zero

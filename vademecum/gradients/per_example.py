@@ -20,7 +20,6 @@ from torch.utils.data import DataLoader
 from vademecum.arrays import empty
 from vademecum.gradients._example_passes import (
     fill,
-    mapped,
     over_batches,
     passes,
     places,
@@ -32,6 +31,7 @@ from vademecum.models import (
     count_examples,
     example_loss,
     map_tensors,
+    mapped_derivatives,
     summed,
     targets_of,
 )
@@ -98,7 +98,7 @@ def per_example_gradients(
         if done is not None:
             fill(done, b, places(f, gradients[here, None]))
             continue
-        found = mapped(f, summed(loss), map_tensors(x, itemgetter(here)), y[here])
+        found = mapped_derivatives(f, summed(loss), map_tensors(x, itemgetter(here)), y[here])
         for name, view in places(f, gradients[here]).items():
             view.copy_(found[name])
     return gradients

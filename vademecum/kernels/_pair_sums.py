@@ -42,6 +42,7 @@ class PairSums:
         self.g, self.n1, self.n2, self.half = g, n1, n2, half
         self.full = outputs == "full" and g > 1
         self.outputs, self.device = outputs, like.device.type
+        self._room = _PAIRS.get(self.device, 2**30)
         self._stack = g if self.full or outputs == "diagonal" else 1
         shape = (g * n1, g * n2) if self.full else (self._stack, n1, n2)
         self._sums = torch.zeros(shape, dtype=like.dtype, device=like.device)
@@ -98,12 +99,13 @@ class PairSums:
         t1, t2 = a1.shape[1], a2.shape[1]
         for rows, columns in self._blocks():
             outputs, first = (rows, 0) if self.full else (slice(0, self.g), columns.start)
-            among = range(0, self.n1) if self.full else range(rows.start, rows.stop)
-            width = (self.g - rows.start if self.full else 1) * (self.n2 - first) * t1 * t2
-            room = _PAIRS.get(self.device, 2**30) // (b1.element_size() * width)
-            step = max(1, room // (len(range(*outputs.indices(self.g))) if self.full else 1))
-            for start in range(among.start, among.stop, step):
-                here = slice(start, min(start + step, among.stop))
+            among, stop = (0, self.n1) if self.full else (rows.start, rows.stop)
+            each = (self.n2 - first) * t1 * t2 * b1.element_size()
+            if self.full:
+                each *= (rows.stop - rows.start) * (self.g - rows.start)
+            step = max(1, self._room // each)
+            for start in range(among, stop, step):
+                here = slice(start, min(start + step, stop))
                 left = a1[here].flatten(0, 1) @ a2[first:].flatten(0, 1).T
                 self._add_times(left.add_(plus), b1, b2, here, first, outputs, (t1, t2))
 

@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vademecum.gradients._example_passes import mapped
 from vademecum.gradients._independent_rows import Plan, portions_of, record, study
 from vademecum.gradients._recorded_pass import Pass, layers_of
 from vademecum.gradients.network_function import Functional
 from vademecum.kernels._layer_products import Tangents
 from vademecum.kernels._tangent_uses import Use
-from vademecum.models import count_examples, differentiable_output, map_tensors
+from vademecum.models import count_examples, differentiable_output, map_tensors, mapped_derivatives
 
 __all__ = ["TangentPasses"]
 
@@ -86,7 +85,7 @@ class TangentPasses:
             n = part.stop - part.start
             take = _total if self.summed else _flat
             with torch.enable_grad():
-                found = mapped(f, take, x, torch.zeros(n), derivative=torch.func.jacrev)
+                found = mapped_derivatives(f, take, x, torch.zeros(n), derivative=torch.func.jacrev)
             for name, each in found.items():
                 parts.setdefault(name, []).append(each.reshape(n, self.g, -1))
         joined = {name: torch.cat(each).movedim(1, 0) for name, each in parts.items()}

@@ -32,6 +32,7 @@ from vademecum.models.inputs import (
 from vademecum.models.loaders import batches
 from vademecum.models.loss_calls import LossCall, LossCalls
 from vademecum.models.losses import Loss, described, loss_for
+from vademecum.models.mapped import mapped_derivatives
 from vademecum.models.mean_products import Block, MeanProducts
 from vademecum.models.memory_limits import Portions
 from vademecum.models.modes import evaluation, refuse_batch_statistics, untouched
@@ -66,7 +67,8 @@ __all__ = [
     "map_leaves", "map_tensors", "named_leaves", "named_tensors", "refuse_nan", "replaced",
     "softmax_product", "summed", "targets_of", "variable",
     # passes over data
-    "Block", "MeanProducts", "Passes", "Portions", "batches", "fingerprint", "mean_over_batches",
+    "Block", "MeanProducts", "Passes", "Portions", "batches", "fingerprint", "mapped_derivatives",
+    "mean_over_batches",
     # independence of examples
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",
