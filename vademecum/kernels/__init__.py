@@ -7,14 +7,21 @@ the architecture alone; before training the network is a *Gaussian process*.
 
 from vademecum.kernels._kernel import Kernel
 from vademecum.kernels.dot_products import ArcCosineKernel, LinearKernel
+from vademecum.kernels.filters import spectral_filter
+from vademecum.kernels.hilbert_space import rkhs_inner, rkhs_norm
+from vademecum.kernels.matrices import gram
 from vademecum.kernels.ntk_coordinates import ntk_parametrize
 from vademecum.kernels.radial import MaternKernel, RBFKernel
+from vademecum.kernels.ridgeless import KernelRegression, kernel_regression
 from vademecum.kernels.tangent_kernel import empirical_ntk
 from vademecum.kernels.tangent_model import LinearizedNetwork
 
 __all__ = [
     # kernels
     "ArcCosineKernel", "Kernel", "LinearKernel", "MaternKernel", "RBFKernel",
+    "gram", "rkhs_inner", "rkhs_norm",
+    # regression with a kernel
+    "KernelRegression", "kernel_regression", "spectral_filter",
     # tangent kernels
     "empirical_ntk",
     # networks that train as their kernel says

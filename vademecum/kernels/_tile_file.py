@@ -106,10 +106,13 @@ class TileFile:
             found = json.loads(head)
         except ValueError:
             found = None
-        if not isinstance(found, dict) or len(marks) != self._tiles:
-            found = found if isinstance(found, dict) else {}
-        if found != self._build:
-            other = [name for name in self._build if found.get(name) != self._build[name]]
+        found = found if isinstance(found, dict) else {}
+        if found != self._build or len(marks) != self._tiles:
+            other = [
+                f"{name} ({found.get(name)}, here {mine})" if name != "key" else "kernel or data"
+                for name, mine in self._build.items()
+                if found.get(name) != mine
+            ]
             return (
                 f"out must be a new file, or one that the same build began, got {self._path}"
                 f" of a build with another {', '.join(other) or 'form'}"

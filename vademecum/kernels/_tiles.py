@@ -103,6 +103,8 @@ def filled(
             mine = [(i, tiles[i]) for i in file.missing[rank::world]]
             _fill(functions, mine, file.values, symmetric, executor, progress, file.finished)
         return file.values
+    if out is None and executor is None and world == len(tiles) == len(functions) == 1:
+        return _checked(_detached(functions[0], *tiles[0]), tiles[0], shape, dtype)
     values = _room(out, shape, dtype, device)
     if world > 1:
         values.zero_()
@@ -166,23 +168,32 @@ def _fill(
 
 def _write(values: Tensor, tile: Tile, block: Any, symmetric: bool) -> None:
     rows, columns = tile
-    if isinstance(block, bytes | bytearray):  # from another process
-        size = values[rows, columns].shape
-        block = torch.frombuffer(bytearray(block), dtype=values.dtype).view(size)
-    if not isinstance(block, Tensor):
-        raise ValueError(f"kernel must give tensors, got {type(block).__name__}")
     target = values[rows, columns]
-    if block.shape != target.shape:
-        raise ValueError(
-            f"kernel must give a tensor of shape {tuple(target.shape)} for {tile.name},"
-            f" got {tuple(block.shape)}"
-        )
-    if block.dtype != values.dtype:
-        raise ValueError(f"kernel must give {values.dtype}, got {block.dtype}")
-    target.copy_(block)
+    if isinstance(block, bytes):  # from another process
+        block = torch.frombuffer(bytearray(block), dtype=values.dtype).view(target.shape)
+    target.copy_(_checked(block, tile, target.shape, values.dtype))
     if symmetric and rows.start != columns.start:
         mirror = block.transpose(0, 1)
         values[columns, rows].copy_(mirror.transpose(2, 3) if block.ndim == 4 else mirror)
+
+
+def _checked(block: Any, tile: Tile, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """What was computed, if it is what it should be."""
+    if not isinstance(block, Tensor):
+        raise ValueError(f"kernel must give tensors, got {type(block).__name__}")
+    if block.shape != shape:
+        raise ValueError(
+            f"kernel must give a tensor of shape {tuple(shape)} for {tile.name},"
+            f" got {tuple(block.shape)}"
+        )
+    if block.dtype != dtype:
+        raise ValueError(f"kernel must give {dtype}, got {block.dtype}")
+    if not bool(torch.isfinite(torch.stack(torch.aminmax(block))).all()):
+        place = (~torch.isfinite(block)).nonzero()[0]
+        value = block[tuple(place)].item()
+        place[:2] += torch.tensor([s.start for s in tile], device=place.device)
+        raise ValueError(f"kernel must give finite numbers, got {value} at {tuple(place.tolist())}")
+    return block
 
 
 def _computed(
