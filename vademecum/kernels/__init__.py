@@ -10,11 +10,15 @@ from vademecum.kernels.dot_products import ArcCosineKernel, LinearKernel
 from vademecum.kernels.filters import spectral_filter
 from vademecum.kernels.hilbert_space import rkhs_inner, rkhs_norm
 from vademecum.kernels.matrices import gram
+from vademecum.kernels.flow_predictions import NTKPrediction, ntk_predict
 from vademecum.kernels.ntk_coordinates import ntk_parametrize
 from vademecum.kernels.radial import MaternKernel, RBFKernel
 from vademecum.kernels.ridgeless import KernelRegression, kernel_regression
 from vademecum.kernels.tangent_kernel import empirical_ntk
 from vademecum.kernels.tangent_model import LinearizedNetwork
+from vademecum.kernels.tangent_operator import ntk_operator
+from vademecum.kernels.tangent_spectrum import NTKSpectrum, ntk_spectrum
+from vademecum.kernels.target_alignment import kernel_alignment
 
 __all__ = [
     # kernels
@@ -23,7 +27,7 @@ __all__ = [
     # regression with a kernel
     "KernelRegression", "kernel_regression", "spectral_filter",
     # tangent kernels
-    "empirical_ntk",
+    "NTKSpectrum", "empirical_ntk", "kernel_alignment", "ntk_operator", "ntk_spectrum",
     # networks that train as their kernel says
-    "LinearizedNetwork", "ntk_parametrize",
+    "LinearizedNetwork", "NTKPrediction", "ntk_parametrize", "ntk_predict",
 ]  # fmt: skip
