@@ -8,9 +8,9 @@ the architecture alone; before training the network is a *Gaussian process*.
 from vademecum.kernels._kernel import Kernel
 from vademecum.kernels.dot_products import ArcCosineKernel, LinearKernel
 from vademecum.kernels.filters import spectral_filter
+from vademecum.kernels.flow_predictions import NTKPrediction, ntk_predict
 from vademecum.kernels.hilbert_space import rkhs_inner, rkhs_norm
 from vademecum.kernels.matrices import gram
-from vademecum.kernels.flow_predictions import NTKPrediction, ntk_predict
 from vademecum.kernels.ntk_coordinates import ntk_parametrize
 from vademecum.kernels.radial import MaternKernel, RBFKernel
 from vademecum.kernels.ridgeless import KernelRegression, kernel_regression
