@@ -11,6 +11,7 @@ from tests.bayes.test_sampling import within
 from vademecum.bayes.sampling._adaptation import DualAveraging, Spread, windows
 from vademecum.bayes.sampling._doubling import nuts_move
 from vademecum.bayes.sampling._kernels import kernel_of
+from vademecum.bayes.sampling._teams import Member
 from vademecum.bayes.steps._energy_calls import point
 from vademecum.bayes.steps._masses import Mass
 
@@ -40,7 +41,7 @@ def test_dual_averaging_shrinks_after_refusals():
 @pytest.mark.parametrize("dense", [False, True])
 def test_spread_is_the_covariance_of_all_points(dense):
     points = torch.randn(30, 5, 3).double() * torch.tensor([1.0, 5.0, 0.2]).double() + 7
-    spread = Spread(points[0], dense)
+    spread = Spread(points[0], dense, Member(len(points[0])))
     for rows in points:
         spread.update(rows)
     cov = torch.cov(points.flatten(0, 1).T)
@@ -117,6 +118,6 @@ def test_chees_learns_a_quarter_of_a_period_or_more():
     ball = lambda t: t.square().sum(1) / 2  # noqa: E731
     chains: Any = kernel_of("chees", ball, torch.randn(64, 20).double(), max_leapfrogs=1000)
     for _ in range(400):
-        chains.adapt(chains.advance(0.2, Mass(1.0), None), Mass(1.0))
+        chains.adapt(chains.advance(0.2, Mass(1.0), None), Mass(1.0), Member(len(chains.theta)))
     chains.settle()
     assert 1.2 < math.exp(chains._log_T) < 6.3

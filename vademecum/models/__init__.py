@@ -29,6 +29,7 @@ from vademecum.models.inputs import (
     replaced,
     variable,
 )
+from vademecum.models.live_bytes import bytes_each, peak_bytes
 from vademecum.models.loaders import batches
 from vademecum.models.loss_calls import LossCall, LossCalls
 from vademecum.models.losses import Loss, described, loss_for
@@ -67,8 +68,8 @@ __all__ = [
     "map_leaves", "map_tensors", "named_leaves", "named_tensors", "refuse_nan", "replaced",
     "softmax_product", "summed", "targets_of", "variable",
     # passes over data
-    "Block", "MeanProducts", "Passes", "Portions", "batches", "fingerprint", "mapped_derivatives",
-    "mean_over_batches",
+    "Block", "MeanProducts", "Passes", "Portions", "batches", "bytes_each", "fingerprint",
+    "mapped_derivatives", "mean_over_batches", "peak_bytes",
     # independence of examples
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",

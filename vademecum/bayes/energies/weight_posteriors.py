@@ -22,6 +22,7 @@ References:
 """
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -77,6 +78,11 @@ class PosteriorEnergy:
         prior: Any, temperature: float, batch: int | None, control: Tensor | None, shared: bool,
         frozen: bool, output: Output,
     ):  # fmt: skip
+        self._given = model, x, y, {
+            "likelihood": likelihood, "noise": noise, "prior": prior, "temperature": temperature,
+            "batch": batch, "control": control, "shared": shared, "frozen": frozen,
+            "output": output,
+        }  # fmt: skip
         self.n = count_examples(x, targets_of(y))
         self._f = functional(model, frozen=frozen, output=output)
         self.theta, self.size, self.unravel = self._f.theta, self._f.size, self._f.unravel
@@ -143,6 +149,16 @@ class PosteriorEnergy:
             value = value - scale * there[0] + total
             slope = slope - scale * there[1] + whole_slope
         return self._joined(theta, value, slope)
+
+    def on(self, device: torch.device | str) -> "PosteriorEnergy":
+        """The same energy on a device, with copies of the model and the data.
+
+        Args:
+            device: Where to bring them.
+        """
+        model, x, y, knobs = self._given
+        x, y, knobs = map_tensors((x, y, knobs), lambda t: t.to(device))
+        return PosteriorEnergy(deepcopy(model).to(device), x, y, **knobs)
 
     def __repr__(self) -> str:
         return f"PosteriorEnergy({type(self._f.model).__name__}, n={self.n}, P={self.size})"

@@ -19,6 +19,7 @@ import math
 import torch
 from torch import Tensor
 
+from vademecum.bayes.sampling._teams import Member
 from vademecum.bayes.steps._masses import Mass
 
 __all__ = ["DualAveraging", "Spread", "windows"]
@@ -55,8 +56,8 @@ class DualAveraging:
 class Spread:
     """The covariance of points that come in batches, one from each chain: diagonal or dense."""
 
-    def __init__(self, like: Tensor, dense: bool):
-        self._like, self._dense = like, dense
+    def __init__(self, like: Tensor, dense: bool, member: Member):
+        self._like, self._dense, self._member = like, dense, member
         self.restart()
 
     def restart(self) -> None:
@@ -67,16 +68,16 @@ class Spread:
         self._squares = self._like.new_zeros((P, P) if self._dense else (P,))
 
     def update(self, theta: Tensor) -> None:
-        """Take in a row from each chain."""
-        k = len(theta)
-        mean = theta.mean(0)
+        """Take in a row from each chain, of all members."""
+        k = self._member.chains
+        mean = self._member.mean(theta)
         own = theta - mean
         gap, total = mean - self._mean, self.count + k
         weight = self.count * k / total
         if self._dense:
-            self._squares += own.mT @ own + weight * torch.outer(gap, gap)
+            self._squares += self._member.total(own.mT @ own) + weight * torch.outer(gap, gap)
         else:
-            self._squares += own.square().sum(0) + weight * gap.square()
+            self._squares += self._member.total(own.square().sum(0)) + weight * gap.square()
         self._mean += gap * (k / total)
         self.count = total
 

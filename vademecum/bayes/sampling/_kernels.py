@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from vademecum.bayes.sampling._doubling import nuts_move
+from vademecum.bayes.sampling._teams import Member
 from vademecum.bayes.steps._energy_calls import Energy, Point, estimated, point, values
 from vademecum.bayes.steps._masses import Mass, moved
 from vademecum.bayes.steps.hamiltonian import hmc_move
@@ -50,9 +51,9 @@ class Kernel(ABC):
     def advance(self, eta: float, mass: Mass, generator: torch.Generator | None) -> Step:
         """Move every chain by one step."""
 
-    def adapt(self, step: Step, mass: Mass) -> float:
+    def adapt(self, step: Step, mass: Mass, member: Member) -> float:
         """Learn from the last step of warm-up, and tell the mean acceptance of all chains."""
-        return float(step.probability.mean())
+        return float(member.mean(step.probability))
 
     def rescale(self) -> None:
         """Begin anew in the units of another mass, in which the target is about of unit size."""
@@ -101,8 +102,6 @@ class _Hmc(_Chains):
 class _Chees(_Chains):
     def __init__(self, energy: Energy, theta: Tensor, *, max_leapfrogs: int, **_: Any):
         super().__init__(energy, theta)
-        if len(theta) < 2:
-            raise ValueError("start must have at least 2 chains for kernel 'chees', got 1")
         self._most, self._t, self._learned = max_leapfrogs, 0, 0
         self._log_T: float | None = None
         self._mean = self._first = self._second = 0.0
@@ -120,21 +119,21 @@ class _Chees(_Chains):
         self._log_T = math.log(length)
         return self._moved(step)
 
-    def adapt(self, step: Step, mass: Mass) -> float:
+    def adapt(self, step: Step, mass: Mass, member: Member) -> float:
         """A step of Adam on the logarithm of the length; the harmonic mean acceptance."""
         assert self._last is not None
         assert self._log_T is not None
         before, after, y, time = self._last
-        weight = step.probability / step.probability.sum().clamp(min=1e-20)
+        weight = step.probability / member.total(step.probability.sum()).clamp(min=1e-20)
         after = torch.where(step.failed[:, None], before, after)
         y = torch.where(step.failed[:, None], 0.0, y)
-        old = before - before.mean(0)
-        new = after - (weight[:, None] * after).sum(0)
+        old = before - member.mean(before)
+        new = after - member.total((weight[:, None] * after).sum(0))
         gain = (mass.squared(new) - mass.squared(old)) * (new * y).sum(-1)
-        slope = time * float((weight * gain).sum())
+        slope = time * float(member.total((weight * gain).sum()))
         if math.isfinite(slope):
             self._ascend(slope)
-        return float(1 / (1 / step.probability.clamp(min=1e-10)).mean())
+        return float(1 / member.mean(1 / step.probability.clamp(min=1e-10)))
 
     def _ascend(self, slope: float) -> None:
         t = self._learned

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from vademecum.bayes.sampling._doubling import DIVERGENT
+from vademecum.bayes.sampling._teams import Member
 from vademecum.bayes.steps.metropolis import Step
 
 __all__ = ["Record"]
@@ -26,10 +27,11 @@ class Record:
     """The draws of chains, while they come."""
 
     def __init__(
-        self, draws: int, chains: int, keep: Callable[[Tensor], Tensor] | None,
+        self, draws: int, member: Member, keep: Callable[[Tensor], Tensor] | None,
         out: str | PathLike[str] | None,
     ):  # fmt: skip
-        self._draws, self._chains, self._keep, self._out = draws, chains, keep, out
+        self._draws, self._member, self._keep, self._out = draws, member, keep, out
+        self._chains = member.rows.stop - member.rows.start
         self._written = 0
         self.values: Tensor | None = None
 
@@ -63,10 +65,20 @@ class Record:
             return float("nan")
         means, variances = self._sums / half, (self._squares - self._sums**2 / half) / (half - 1)
         means, variances = means.flatten(0, 1), variances.flatten(0, 1).clamp(min=0)
-        within, between = variances.mean(0), means.var(0)
+        total, count = self._member.total, 2 * self._member.chains
+        within, centre = total(variances.sum(0)) / count, total(means.sum(0)) / count
+        between = total((means - centre).square().sum(0)) / (count - 1)
         ratio = ((half - 1) / half + between / within).sqrt()
         ratio = torch.where((within == 0) & (between == 0), torch.nan, ratio)
         return float(ratio.nan_to_num(nan=-1.0, posinf=torch.inf).max()) if ratio.numel() else 1.0
+
+    def gathered(self) -> Tensor:
+        """The draws of all chains, (chains, draws, ...)."""
+        assert self.values is not None
+        if self._out is None:
+            return self._member.gathered(self.values.transpose(0, 1))
+        self._member.wait()
+        return self._whole
 
     def _begin(self, row: Tensor, energy: Tensor) -> None:
         if not isinstance(row, Tensor) or row.shape[:1] != (self._chains,):
@@ -74,9 +86,13 @@ class Record:
             raise ValueError(
                 f"keep must give a tensor with a row for each of {self._chains} chains, got {given}"
             )
-        shape = (self._chains, self._draws, *row.shape[1:])
         if self._out is not None:
-            self.values = _file(self._out, shape, row.dtype).transpose(0, 1)
+            shape = (self._member.chains, self._draws, *row.shape[1:])
+            if self._member.rank == 0:
+                _file(self._out, "w+", shape, row.dtype)
+            self._member.wait()
+            self._whole = _file(self._out, "r+", shape, row.dtype)
+            self.values = self._whole[self._member.rows].transpose(0, 1)
         else:
             store = (self._draws, self._chains, *row.shape[1:])
             self.values = torch.empty(store, dtype=row.dtype, device=row.device)
@@ -85,7 +101,7 @@ class Record:
         )
         wide = row.dtype if row.is_floating_point() else torch.float64
         size = (2, self._chains, row[0].numel())
-        self._shift = row.reshape(self._chains, -1).to(wide).mean(0)
+        self._shift = self._member.mean(row.reshape(self._chains, -1).to(wide))
         self._sums = torch.zeros(size, dtype=wide, device=row.device)
         self._squares = torch.zeros_like(self._sums)
 
@@ -98,7 +114,9 @@ class Record:
             self._squares[part].addcmul_(own, own)
 
 
-def _file(out: str | PathLike[str], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A new .npy file as a tensor."""
+def _file(
+    out: str | PathLike[str], mode: Any, shape: tuple[int, ...], dtype: torch.dtype
+) -> Tensor:
+    """A .npy file as a tensor."""
     kind: Any = torch.empty(0, dtype=dtype).numpy().dtype
-    return torch.from_numpy(np.lib.format.open_memmap(fspath(out), "w+", kind, shape))
+    return torch.from_numpy(np.lib.format.open_memmap(fspath(out), mode, kind, shape))

@@ -9,6 +9,7 @@ from torch import Tensor
 from vademecum.bayes.sampling._adaptation import DualAveraging, Spread, windows
 from vademecum.bayes.sampling._kernels import Kernel
 from vademecum.bayes.sampling._recording import Record
+from vademecum.bayes.sampling._teams import Member
 from vademecum.bayes.steps._energy_calls import Energy, point
 from vademecum.bayes.steps._masses import Mass
 from vademecum.bayes.steps.hamiltonian import hmc_move
@@ -23,8 +24,11 @@ _WALK = 2.38  # over the root of the dimension: the best random walk in a Gaussi
 class StepSearch:
     """Where the adaptation of a step size begins: a leapfrog step that is accepted often."""
 
-    def __init__(self, kernel: str, energy: Energy, generator: torch.Generator | None):
+    def __init__(
+        self, kernel: str, energy: Energy, generator: torch.Generator | None, member: Member
+    ):
         self._kernel, self._energy, self._generator = kernel, energy, generator
+        self._member = member
 
     def __call__(self, theta: Tensor, mass: Mass) -> float:
         """A step size for chains at these points."""
@@ -34,7 +38,7 @@ class StepSearch:
         eta, factor = 1.0, None
         for _ in range(_DOUBLINGS):
             step, _, _ = hmc_move(self._energy, at, eta, 1, mass, self._generator)
-            often = float(step.probability.mean()) > _REASONABLE
+            often = float(self._member.mean(step.probability)) > _REASONABLE
             if factor is None:
                 factor = 2.0 if often else 0.5
             elif often != (factor > 1):
@@ -48,10 +52,10 @@ class Run:
 
     def __init__(
         self, chains: Kernel, record: Record, generator: torch.Generator | None, thin: int,
-        tick: Callable[[int], None],
+        tick: Callable[[int], None], member: Member,
     ):  # fmt: skip
         self.chains, self._record, self._generator = chains, record, generator
-        self._thin, self._tick = thin, tick
+        self._thin, self._tick, self._member = thin, tick, member
 
     def warm_up(
         self, search: StepSearch, warmup: int, eta: float | None, mass: Mass, metric: str,
@@ -62,10 +66,10 @@ class Run:
             eta = search(self.chains.theta, mass)
         size = DualAveraging(eta, target)
         first, ends = windows(warmup)
-        spread = Spread(self.chains.theta, metric == "dense")
+        spread = Spread(self.chains.theta, metric == "dense", self._member)
         for t in range(1, warmup + 1):
             step = self.chains.advance(size.eta, mass, self._generator)
-            size.update(self.chains.adapt(step, mass))
+            size.update(self.chains.adapt(step, mass, self._member))
             if metric != "fixed" and t > first:
                 spread.update(self.chains.theta)
                 if t in ends:

@@ -14,7 +14,7 @@ References:
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Literal
 
@@ -24,13 +24,11 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
-from vademecum.bayes.sampling._kernels import KERNELS, TARGETS, Kernel, kernel_of
-from vademecum.bayes.sampling._recording import Record
-from vademecum.bayes.sampling._runs import Run, StepSearch
+from vademecum.bayes.sampling._kernels import KERNELS, TARGETS
+from vademecum.bayes.sampling._plans import Plan
+from vademecum.bayes.sampling._teams import Member, in_processes, on_devices
 from vademecum.bayes.sampling.chain_results import Chains
-from vademecum.bayes.steps._energy_calls import Energy, starting_point, values
-from vademecum.bayes.steps._masses import Mass, as_mass
-from vademecum.progress import ticking
+from vademecum.bayes.steps._energy_calls import Energy, starting_point
 
 __all__ = ["sample"]
 
@@ -55,6 +53,8 @@ def sample(
     keep: Callable[[Tensor], Tensor] | None = None,
     out: str | PathLike[str] | None = None,
     max_rhat: float = 1.05,
+    devices: Sequence[torch.device | str] | Literal["ranks"] | None = None,
+    memory: int | None = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> Chains:
@@ -85,15 +85,24 @@ def sample(
         cycles: How many cycles of falling step sizes "ula", "sgld" and "sghmc" make, each with a
             warm-up of its own.
         keep: A function of a draw of all chains, (chains, P), whose result is stored in its place:
-            predictions, say.
+            predictions, say; with `devices` of those that are in one place.
         out: A file for the draws (.npy, replaced if it is there), which are then never in memory at
             once.
         max_rhat: What the largest split R may be without a `ConvergenceWarning`.
+        devices: Where chains are, in equal shares: several devices, of which each has a thread, or
+            "ranks" for the processes of `torchrun`, which all make the same call. Step size, mass
+            and R come from the chains of all, and the result has all of them; with `out` all write
+            into one file. By default chains are where `start` is. An energy with a method
+            `on(device)`, such as that of `posterior`, is copied to each device; any other must
+            take points of each.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
+            Energies are then asked for some chains at a time.
         generator: Where random numbers come from; torch's global generator by default.
         progress: Whether to show a progress bar on standard error.
 
     Raises:
-        ValueError: If there are no chains, or one starts where the energy is NaN or infinite.
+        ValueError: If there are no chains, or one starts where the energy is NaN or infinite;
+            or memory is too small for the state of the chains.
 
     Example:
         >>> ball = lambda theta: theta.square().sum(1) / 2
@@ -106,70 +115,45 @@ def sample(
     whole("draws", draws, low=1)
     whole("warmup", warmup, low=0)
     whole("thin", thin, low=1)
-    theta = _checked(energy, start)
-    own = as_mass(mass, theta)
+    theta = starting_point("start", start)
+    if kernel == "chees" and len(theta) < 2:
+        raise ValueError("start must have at least 2 chains for kernel 'chees', got 1")
     knobs = {
         "leapfrogs": whole("leapfrogs", leapfrogs, low=1),
         "max_depth": whole("max_depth", max_depth, low=1, high=20),
         "max_leapfrogs": whole("max_leapfrogs", max_leapfrogs, low=1),
-        "friction": number("friction", friction, low=0), "generator": generator,
-    }  # fmt: skip
+        "friction": number("friction", friction, low=0),
+    }
     rate = number("target", target or TARGETS.get(kernel, 0.5), above=0, below=1)
     first = None if eta is None else number("eta", eta, above=0)
-    in_cycle = _draws_in_cycle(kernel, draws, cycles)
-    record = Record(draws, len(theta), keep, out)
-    total = (cycles or 1) * warmup + draws * thin
-    with ticking("steps", total, progress=progress) as tick:
-        run = Run(kernel_of(kernel, energy, theta, **knobs), record, generator, thin, tick)
-        if kernel in TARGETS:
-            search = StepSearch(kernel, energy, generator)
-            size, own = run.warm_up(search, warmup, first, own, metric, rate)
-            run.draw(draws, size, own)
-        else:
-            size = _given(kernel, first)
-            for _ in range(cycles or 1):
-                run.cycle(warmup, in_cycle, size, own, falling=cycles is not None)
-    return _result(run.chains, record, draws * thin, size, own, max_rhat)
+    _insist_on_cycles(kernel, draws, cycles)
+    plan = Plan(
+        kernel, draws, warmup, thin, first, mass, metric, rate, knobs, cycles, keep, out, memory,
+        max_rhat, progress,
+    )  # fmt: skip
+    if devices is None:
+        found = plan.carried_out(Member(len(theta)), energy, theta, generator)
+    elif isinstance(devices, str):
+        choice("devices", devices, ("ranks",))
+        found = in_processes(plan.carried_out, energy, theta, generator)
+    else:
+        found = on_devices(plan.carried_out, energy, theta, generator, devices)
+    _tell(found, max_rhat)
+    return found
 
 
-def _checked(energy: Energy, start: Tensor) -> Tensor:
-    theta = starting_point("start", start)
-    found = values(energy, theta)
-    if not bool(found.isfinite().all()):
-        chain = int((~found.isfinite()).nonzero()[0])
-        raise ValueError(
-            f"start must have finite energies, got {found[chain].item()} at chain {chain}"
-        )
-    return theta
-
-
-def _draws_in_cycle(kernel: str, draws: int, cycles: int | None) -> int:
+def _insist_on_cycles(kernel: str, draws: int, cycles: int | None) -> None:
     if cycles is None:
-        return draws
+        return
     if kernel in TARGETS:
         raise ValueError(f"cycles must be None for kernel {kernel!r}, which adapts its step size")
     if draws % whole("cycles", cycles, low=1):
         raise ValueError(f"draws must be a multiple of cycles, got {draws} and {cycles}")
-    return draws // cycles
 
 
-def _given(kernel: str, eta: float | None) -> float:
-    if eta is None:
-        raise ValueError(f"eta must be given for kernel {kernel!r}, which does not adapt it")
-    return eta
-
-
-def _result(
-    chains: Kernel, record: Record, made: int, eta: float, mass: Mass, max_rhat: float
-) -> Chains:
-    assert record.values is not None
-    rhat = record.rhat()
-    found = Chains(
-        record.values.transpose(0, 1), record.energies.mT, record.chance / made, eta, mass.matrix,
-        record.divergent.mT.nonzero(), record.failures, chains.theta, rhat, rhat <= max_rhat,
-    )  # fmt: skip
-    if not (found.converged or math.isnan(rhat)):
-        _warn(f"chains have not mixed: the largest split R is {rhat:.3g}, above {max_rhat:g}")
+def _tell(found: Chains, max_rhat: float) -> None:
+    if not (found.converged or math.isnan(found.rhat)):
+        _warn(f"chains have not mixed: the largest split R is {found.rhat:.3g}, above {max_rhat:g}")
     if len(found.divergences):
         _warn(f"{len(found.divergences)} draws followed a divergent step: the step is too large")
     if bool(found.failures.any()):
@@ -177,7 +161,6 @@ def _result(
             f"{int(found.failures.sum())} proposals had an energy or a gradient that is NaN or"
             f" infinite, and none was accepted"
         )
-    return found
 
 
 def _warn(message: str) -> None:
