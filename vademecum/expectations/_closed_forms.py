@@ -7,7 +7,9 @@ K(c) = \tfrac2\pi \bigl(\sqrt{1 - c^2} + c \arcsin c\bigr), \quad
 \mathbb{E} \phi'(u) \phi'(v) = a^2 + b^2 K'(c) = a^2 + \tfrac{2 b^2}\pi \arcsin c,$$
 
 and the error function $\mathbb{E} \phi(u) \phi(v) = \frac2\pi \arcsin \frac{2 c \sqrt{q q'}}
-{\sqrt{(1 + 2 q)(1 + 2 q')}}$.
+{\sqrt{(1 + 2 q)(1 + 2 q')}}$. With $a = \frac1{1 + 2 q}$, $b = \frac1{1 + 2 q'}$ the root of one
+minus the square of this argument is that of $a + b - a b + (1 - a) (1 - b) (1 - c^2)$, which loses
+no digits. Smooth activations are in `_smooth_forms`.
 """
 
 import math
@@ -18,7 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["Erf", "TwoSlopes", "closed_form"]
+from vademecum.expectations._smooth_forms import Cosine, Gelu, Sine
+
+__all__ = ["ClosedForm", "Erf", "TwoSlopes", "closed_form"]
 
 
 class TwoSlopes(NamedTuple):
@@ -53,16 +57,21 @@ class Erf(NamedTuple):
 
     def square(self, q: Tensor) -> Tensor:
         """E phi(u)^2."""
-        return 2 / math.pi * torch.asin(2 * q / (1 + 2 * q))
+        return self.product(q, q, torch.ones_like(q))
 
     def product(self, q: Tensor, p: Tensor, c: Tensor) -> Tensor:
         """E phi(u) phi(v)."""
         share = (2 * q / (1 + 2 * q)).sqrt() * (2 * p / (1 + 2 * p)).sqrt()
-        return 2 / math.pi * torch.asin(c * share)
+        return 2 / math.pi * torch.atan2(c * share, self._root(q, p, c))
 
     def slope_product(self, q: Tensor, p: Tensor, c: Tensor) -> Tensor:
         """E phi'(u) phi'(v)."""
-        return 4 / math.pi / (1 + 2 * (q + p) + 4 * q * p * (1 - c) * (1 + c)).sqrt()
+        size = (1 + 2 * q).sqrt() * (1 + 2 * p).sqrt()
+        return 4 / math.pi / size / self._root(q, p, c)
+
+    def _root(self, q: Tensor, p: Tensor, c: Tensor) -> Tensor:
+        a, b = 1 / (1 + 2 * q), 1 / (1 + 2 * p)
+        return (a + b - a * b + (2 * q * a) * (2 * p * b) * ((1 - c) * (1 + c))).sqrt()
 
 
 class _MeanProduct(torch.autograd.Function):
@@ -80,15 +89,17 @@ class _MeanProduct(torch.autograd.Function):
 
 
 _RELU, _ABS, _IDENTITY = TwoSlopes(0.5, 0.5), TwoSlopes(0.0, 1.0), TwoSlopes(1.0, 0.0)
-_FUNCTIONS: dict[Callable[..., Any], TwoSlopes | Erf] = {
+ClosedForm = TwoSlopes | Erf | Gelu | Sine | Cosine
+_FUNCTIONS: dict[Callable[..., Any], ClosedForm] = {
     torch.relu: _RELU, F.relu: _RELU, torch.Tensor.relu: _RELU,
     torch.abs: _ABS, torch.absolute: _ABS, torch.Tensor.abs: _ABS,
     torch.erf: Erf(), torch.special.erf: Erf(), torch.Tensor.erf: Erf(),
-    F.leaky_relu: TwoSlopes(0.505, 0.495),
+    F.leaky_relu: TwoSlopes(0.505, 0.495), F.gelu: Gelu(),
+    torch.sin: Sine(), torch.Tensor.sin: Sine(), torch.cos: Cosine(), torch.Tensor.cos: Cosine(),
 }  # fmt: skip
 
 
-def closed_form(activation: Any) -> TwoSlopes | Erf | None:
+def closed_form(activation: Any) -> ClosedForm | None:
     """The closed form of an activation, if there is one."""
     kind = type(activation)
     if kind is nn.Identity:
@@ -97,6 +108,8 @@ def closed_form(activation: Any) -> TwoSlopes | Erf | None:
         return _RELU
     if kind in (nn.LeakyReLU, nn.PReLU, nn.RReLU):
         return _leaky(activation)
+    if kind is nn.GELU and activation.approximate == "none":
+        return Gelu()
     hashable = getattr(kind, "__hash__", None) is not None
     return _FUNCTIONS.get(activation) if hashable else None
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vademecum.expectations._pieces import Pieces, gauss_nodes
 
-__all__ = ["REACH", "line", "plane"]
+__all__ = ["REACH", "gaussian_nodes", "line", "plane"]
 
 REACH = 12.0
 """How many standard deviations are integrated over: the density there is 2e-32."""
@@ -33,7 +33,7 @@ Function = Callable[[Tensor], Tensor]
 def line(f: Function, q: Tensor, cut: Pieces) -> Tensor:
     """The mean of f(u) for u of each variance in a vector."""
     root = q.sqrt()[:, None]
-    nodes, weights = _gaussian_nodes(cut.edges.to(q) / root.clamp(min=_TINY))
+    nodes, weights = gaussian_nodes(cut.edges.to(q) / root.clamp(min=_TINY))
     return (weights * f(root * nodes)).sum(-1)
 
 
@@ -48,14 +48,14 @@ def _one_pair(f: Function, g: Function, q: Tensor, p: Tensor, c: Tensor, cut: Pi
     s = ((1 - c) * (1 + c)).clamp(min=0).sqrt()
     size = c.abs().clamp(min=_TINY) * torch.where(c < 0, -1.0, 1.0)
     outer = torch.cat([edges / mine.clamp(min=_TINY), _inner_features(its, s, cut) / size])
-    z, weights = _gaussian_nodes(outer[None])
+    z, weights = gaussian_nodes(outer[None])
     z, weights = z[0][weights[0] > 0], weights[0][weights[0] > 0]
     left = weights * f(mine * z)
     parts = max(1, math.ceil(z.numel() * 16 * (len(edges) + 12) / _AT_ONCE))
     total = torch.zeros_like(q)
     for some, factor in zip(z.chunk(parts), left.chunk(parts), strict=True):
         ends = (edges / its.clamp(min=_TINY) - c * some[:, None]) / s.clamp(min=_TINY)
-        inner, share = _gaussian_nodes(ends)
+        inner, share = gaussian_nodes(ends)
         total = total + (factor * (share * g(its * (c * some[:, None] + s * inner))).sum(-1)).sum()
     return total
 
@@ -74,9 +74,9 @@ def _inner_features(root: Tensor, s: Tensor, cut: Pieces) -> Tensor:
     return torch.cat([ends[1:-1][~blurred], (breaks[:, None] + around).flatten(), near])
 
 
-def _gaussian_nodes(ends: Tensor) -> tuple[Tensor, Tensor]:
+def gaussian_nodes(ends: Tensor, every: float = _EVERY) -> tuple[Tensor, Tensor]:
     """Nodes and weights for the standard normal law, cut at ends and every few units."""
-    grid = torch.arange(-REACH, REACH + 1, _EVERY, dtype=ends.dtype, device=ends.device)
+    grid = torch.arange(-REACH, REACH + every / 2, every, dtype=ends.dtype, device=ends.device)
     ends = torch.cat([ends.clamp(-REACH, REACH), grid.expand(*ends.shape[:-1], -1)], -1)
     nodes, weights = gauss_nodes(ends.sort(-1).values)
     return nodes, weights * torch.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi)

@@ -6,14 +6,14 @@ $$\mathbb{E} \phi(u), \quad \mathbb{E} \phi(u)^2, \quad \mathbb{E} \phi'(u)^2, \
 \mathbb{E} \phi(u) \phi(v), \quad \mathbb{E} \phi'(u) \phi'(v).$$
 
 Exact up to rounding for the identity, ReLU, leaky ReLU (also parametric and randomised, in
-evaluation mode), absolute value and error function, from closed forms. Any other activation is
-integrated: the range is cut where the activation has kinks or jumps, which are found by bisection,
-and each part is analytic for Gauss's rule with 16 nodes. For activations that are analytic but for
-finitely many such points the error is below $10^{-13}$ of $\sqrt{\mathbb{E} \phi(u)^2 \mathbb{E}
-\phi(v)^2}$, and for slopes below $10^{-11}$ of the same with $\phi'$ (measured against closed forms
-and finer rules, at variances from $10^{-6}$ to $10^6$ and correlations up to $\pm 1$). Where the
-activation is unbounded near a point half of the digits can be lost, and what happens on less than a
-tenth of a unit can be missed.
+evaluation mode), absolute value, error function, exact GELU, sine and cosine, from closed forms.
+Any other activation is integrated: the range is cut where the activation has kinks or jumps, which
+are found by bisection, and each part is analytic for Gauss's rule with 16 nodes. For activations
+that are analytic but for finitely many such points the error is below $10^{-13}$ of
+$\sqrt{\mathbb{E} \phi(u)^2 \mathbb{E} \phi(v)^2}$, and for slopes below $10^{-11}$ of the same with
+$\phi'$ (measured against closed forms and finer rules, at variances from $10^{-6}$ to $10^6$ and
+correlations up to $\pm 1$). Where the activation is unbounded near a point half of the digits can
+be lost, and what happens on less than a tenth of a unit can be missed.
 
 Derivatives follow from the same integrals, with $\partial_c \mathbb{E} \phi(u) \phi(v) = \sqrt{q
 q'}\, \mathbb{E} \phi'(u) \phi'(v)$ (Price) and $\partial_q \mathbb{E} \phi(u) \phi(v) =

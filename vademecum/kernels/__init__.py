@@ -19,6 +19,7 @@ from vademecum.kernels.tangent_model import LinearizedNetwork
 from vademecum.kernels.tangent_operator import ntk_operator
 from vademecum.kernels.tangent_spectrum import NTKSpectrum, ntk_spectrum
 from vademecum.kernels.target_alignment import kernel_alignment
+from vademecum.kernels.wide import InfiniteWidth, WidthDiagonals, infinite_width
 
 __all__ = [
     # kernels
@@ -28,6 +29,8 @@ __all__ = [
     "KernelRegression", "kernel_regression", "spectral_filter",
     # tangent kernels
     "NTKSpectrum", "empirical_ntk", "kernel_alignment", "ntk_operator", "ntk_spectrum",
+    # networks of infinite width
+    "InfiniteWidth", "WidthDiagonals", "infinite_width",
     # networks that train as their kernel says
     "LinearizedNetwork", "NTKPrediction", "ntk_parametrize", "ntk_predict",
 ]  # fmt: skip
