@@ -1,3 +1,5 @@
 """What the course claims of kernels, Gaussian processes and networks of great width."""
 
-__all__ = []  # fmt: skip
+from vademecum.kernels.claims import gradient_steps, tangents
+
+__all__ = ["tangents", "gradient_steps"]  # fmt: skip
