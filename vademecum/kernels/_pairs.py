@@ -95,7 +95,7 @@ class Differences(NamedTuple):
         elif loss[torch.float64] <= (_WIDE_LOSS if single else _LOSS[torch.float64]):
             work = torch.float64
         else:
-            weights = torch.as_tensor(ell).expand(x1.shape[1]) ** -2
+            weights = torch.as_tensor(ell, dtype=torch.float64).expand(x1.shape[1]) ** -2
             return cls(both[0], both[-1], weights.tolist(), 0.0)
         left = torch.cat([scaled[0], norms[0], torch.ones_like(norms[0])], 1)
         right = torch.cat([-2 * scaled[-1], torch.ones_like(norms[-1]), norms[-1]], 1)
