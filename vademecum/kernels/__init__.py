@@ -9,7 +9,11 @@ from vademecum.kernels._kernel import Kernel
 from vademecum.kernels.dot_products import ArcCosineKernel, LinearKernel
 from vademecum.kernels.filters import spectral_filter
 from vademecum.kernels.flow_predictions import NTKPrediction, ntk_predict
+from vademecum.kernels.gaussian_process import GaussianProcess
 from vademecum.kernels.hilbert_space import rkhs_inner, rkhs_norm
+from vademecum.kernels.kernel_motion import NTKDrift, ntk_drift
+from vademecum.kernels.kernel_ridge import KernelRidge
+from vademecum.kernels.laziness import LazyRatio, lazy_ratio
 from vademecum.kernels.matrices import gram
 from vademecum.kernels.ntk_coordinates import ntk_parametrize
 from vademecum.kernels.radial import MaternKernel, RBFKernel
@@ -26,11 +30,12 @@ __all__ = [
     "ArcCosineKernel", "Kernel", "LinearKernel", "MaternKernel", "RBFKernel",
     "gram", "rkhs_inner", "rkhs_norm",
     # regression with a kernel
-    "KernelRegression", "kernel_regression", "spectral_filter",
+    "GaussianProcess", "KernelRegression", "KernelRidge", "kernel_regression", "spectral_filter",
     # tangent kernels
     "NTKSpectrum", "empirical_ntk", "kernel_alignment", "ntk_operator", "ntk_spectrum",
     # networks of infinite width
     "InfiniteWidth", "WidthDiagonals", "infinite_width",
     # networks that train as their kernel says
     "LinearizedNetwork", "NTKPrediction", "ntk_parametrize", "ntk_predict",
+    "LazyRatio", "NTKDrift", "lazy_ratio", "ntk_drift",
 ]  # fmt: skip

@@ -1,0 +1,81 @@
+r"""Hyperparameters that maximise a likelihood: L-BFGS over their logarithms, from several starts.
+
+The objective is $-\frac1{n t} \log p(Y)$, whose derivatives do not grow with the data, so that one
+tolerance serves all sizes. A value known to the precision $\varepsilon$ cannot tell points with
+derivatives of $\sqrt\varepsilon$ from a minimum, so where a search along a line fails there, it has
+converged.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from vademecum.progress import ticking
+
+__all__ = ["Learnt", "learnt"]
+
+SPREAD = 2.0  # of the logarithms about the first start, where others are drawn from
+
+Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+class Learnt(NamedTuple):
+    """The best end of all runs."""
+
+    theta: np.ndarray
+    value: float
+    n_iter: int
+    """Iterations of the run that was best."""
+    slope: float
+    """The largest derivative there, less what ends of the range hold back."""
+    converged: bool
+
+
+def learnt(
+    objective: Objective,
+    start: np.ndarray,
+    bounds: list[tuple[float, float]],
+    *,
+    tol: float,
+    eps: float,
+    max_iter: int,
+    restarts: int,
+    random: np.random.RandomState,
+    progress: bool,
+) -> Learnt:
+    """Minimise, from the start given and from others near it.
+
+    Args:
+        objective: Gives value and derivatives.
+        start: Where to start.
+        bounds: The range of each entry.
+        tol: The largest derivative at which a run stops.
+        eps: The relative precision of the values.
+        max_iter: The most iterations of a run.
+        restarts: How many more runs there are.
+        random: Where their starts come from.
+        progress: Whether to show a progress bar on standard error.
+    """
+    low, high = np.array(bounds).T
+    starts = [start, *(start + random.uniform(-SPREAD, SPREAD, (restarts, len(start))))]
+    best = None
+    with ticking("likelihoods", None, progress=progress) as tick:
+
+        def counted(theta: np.ndarray) -> tuple[float, np.ndarray]:
+            tick(1)
+            return objective(theta)
+
+        for first in starts:
+            run = minimize(
+                counted, np.clip(first, low, high), jac=True, method="L-BFGS-B", bounds=bounds,
+                options={"maxiter": max_iter, "gtol": tol, "ftol": eps},
+            )  # fmt: skip
+            free = run.x - np.clip(run.x - run.jac, low, high)
+            slope = float(np.abs(free).max())
+            ended = run.success or (run.nit < max_iter and slope <= max(tol, eps**0.5))
+            found = Learnt(run.x, float(run.fun), int(run.nit), slope, bool(ended))
+            best = found if best is None or found.value < best.value else best
+    assert best is not None
+    return best
