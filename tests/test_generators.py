@@ -15,6 +15,7 @@ from tests.bayes import drawn_chains, drawn_predictions
 from tests.conventions import calls
 from tests.generalization import drawn_descent, drawn_landscape, drawn_weights
 from tests.geometry import drawn_graphs
+from tests.kernels import drawn_probes
 from tests.language import drawn_texts
 from tests.recurrence import drawn_sequences
 from tests.regularization import (
@@ -221,6 +222,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_images.CALLS,
     **drawn_spectra.CALLS,
     **drawn_passes.CALLS,
+    **drawn_probes.CALLS,
     **drawn_units.CALLS,
     **drawn_noise.CALLS,
     **drawn_descent.CALLS,

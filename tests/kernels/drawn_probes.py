@@ -1,0 +1,20 @@
+"""Calls of what probes tangent kernels and Hessians with random vectors in this room."""
+
+import torch
+from torch import nn
+
+from vademecum import kernels
+
+X = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3)
+
+
+def tanh() -> nn.Sequential:
+    """A network that is always the same."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(3, 40), nn.Tanh(), nn.Linear(40, 2)).double()
+
+
+CALLS = {
+    "lazy_ratio": lambda g: kernels.lazy_ratio(tanh(), X, generator=g),
+}
