@@ -32,7 +32,7 @@ from vademecum.bayes._output_curvature import OutputCurvature
 from vademecum.gradients.network_function import Functional
 from vademecum.models import count_examples, map_tensors
 
-__all__ = ["features", "last_call", "last_layer_curvature"]
+__all__ = ["LastLayerSums", "features", "last_call"]
 
 _BATCH = 1024  # examples that go through the network at a time, without a graph
 
@@ -79,27 +79,58 @@ def features(f: Functional, name: str, x: Any) -> Iterator[tuple[Tensor, Tensor]
         yield rows_of(call)[:, 0], z
 
 
-def last_layer_curvature(
-    phi: Tensor, z: Tensor, law: OutputCurvature, places: Tensor, structure: str, memory: int | None
-) -> Curvature:
-    """The curvature for features (n, d) and outputs (n, k), over the rows of (W, b) as a vector."""
-    k, d = z.shape[1], phi.shape[1]
-    local = torch.arange(k * d, device=phi.device).view(k, d)
-    assert local.shape == places.shape
-    if structure == "diagonal":
-        return DiagonalCurvature((law.diagonal(z).T @ phi.square()).flatten())
-    if structure == "kron" or law.name == "gaussian":
-        return LayerCurvatures([LayerBlock(law.total(z) / len(z), phi.T @ phi, local)])
-    room = 4 * (k * d) ** 2 * phi.element_size()
-    if memory is not None and room > memory:
-        raise ValueError(f"memory must be >= {room} bytes for structure 'full', got {memory}")
-    G = phi.new_zeros(k, d, k, d)
-    if law.name == "bernoulli":
-        weights = law.diagonal(z)
-    else:
-        weights = z.softmax(1)
-        rows = (weights[:, :, None] * phi[:, None]).flatten(1)
-        G.view(k * d, k * d).addmm_(rows.T, rows, alpha=-1)
-    for c in range(k):
-        G[c, :, c] += (phi * weights[:, c : c + 1]).T @ phi
-    return DenseCurvature(G.view(k * d, k * d))
+class LastLayerSums:
+    """What the curvature is made of, summed over examples that come in parts.
+
+    Args:
+        law: The curvature of the likelihood in the outputs.
+        places: Where the rows of (W, b) are, (k, d).
+        structure: "full", "kron" or "diagonal".
+        memory: Bytes to use at most.
+    """
+
+    def __init__(self, law: OutputCurvature, places: Tensor, structure: str, memory: int | None):
+        self._law, self._places, self._memory = law, places, memory
+        kron = structure == "kron" or (structure == "full" and law.name == "gaussian")
+        self._structure = "kron" if kron else structure
+        self._n, self._sums = 0, []
+
+    def add(self, phi: Tensor, z: Tensor) -> None:
+        """Take in features (n, d) and outputs (n, k)."""
+        assert self._places.shape == (z.shape[1], phi.shape[1])
+        if self._structure == "diagonal":
+            new = [(self._law.diagonal(z).T @ phi.square()).flatten()]
+        elif self._structure == "kron":
+            new = [self._law.total(z), phi.T @ phi]
+        else:
+            new = [self._dense(phi, z)]
+        self._sums = [a.add_(b) for a, b in zip(self._sums, new, strict=True)] if self._n else new
+        self._n += len(z)
+
+    def curvature(self) -> Curvature:
+        """The curvature over the rows of (W, b) as a vector."""
+        if self._structure == "diagonal":
+            return DiagonalCurvature(self._sums[0])
+        if self._structure == "full":
+            return DenseCurvature(self._sums[0])
+        B, A = self._sums
+        local = torch.arange(self._places.numel(), device=A.device).view_as(self._places)
+        return LayerCurvatures([LayerBlock(B / self._n, A, local)])
+
+    def _dense(self, phi: Tensor, z: Tensor) -> Tensor:
+        k, d = z.shape[1], phi.shape[1]
+        room = 4 * (k * d) ** 2 * phi.element_size()
+        if self._memory is not None and room > self._memory:
+            raise ValueError(
+                f"memory must be >= {room} bytes for structure 'full', got {self._memory}"
+            )
+        G = phi.new_zeros(k, d, k, d)
+        if self._law.name == "bernoulli":
+            weights = self._law.diagonal(z)
+        else:
+            weights = z.softmax(1)
+            rows = (weights[:, :, None] * phi[:, None]).flatten(1)
+            G.view(k * d, k * d).addmm_(rows.T, rows, alpha=-1)
+        for c in range(k):
+            G[c, :, c] += (phi * weights[:, c : c + 1]).T @ phi
+        return G.view(k * d, k * d)

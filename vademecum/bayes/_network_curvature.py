@@ -33,24 +33,64 @@ from vademecum.gradients import functional, per_example_gradients
 from vademecum.models import Output
 from vademecum.optimization import gauss_newton
 
-__all__ = ["along", "network_curvature"]
+__all__ = ["NetworkSums", "along"]
 
 
-def network_curvature(
-    model: nn.Module, x: Any, y: Tensor, z: Tensor, law: OutputCurvature, *, structure: str,
-    memory: int | None, frozen: bool, output: Output,
-) -> Curvature:  # fmt: skip
-    """The curvature in all parameters that count, for outputs z (n, k)."""
-    knobs: Any = {"memory": memory, "frozen": frozen, "output": output}
-    if structure == "full":
-        return DenseCurvature(gauss_newton(model, x, y, loss=law.loss, **knobs).dense())
-    roots = law.root(z)
-    if structure == "diagonal":
-        total = sum(along(model, x, roots[..., c], **knobs).square().sum(0) for c in range(
-            roots.shape[2]))  # fmt: skip
-        assert isinstance(total, Tensor)
-        return DiagonalCurvature(total)
-    return _by_layer(model, x, roots, frozen, output)
+class NetworkSums:
+    """What the curvature in all parameters is made of, summed over examples that come in parts.
+
+    Args:
+        model: The network.
+        law: The curvature of the likelihood in the outputs.
+        structure: "full", "kron" or "diagonal".
+        memory: Bytes to use at most.
+        frozen: Whether parameters that require no gradient count, too.
+        output: What counts of what the model gives.
+    """
+
+    def __init__(
+        self, model: nn.Module, law: OutputCurvature, *, structure: str, memory: int | None,
+        frozen: bool, output: Output,
+    ):  # fmt: skip
+        self._model, self._law, self._structure = model, law, structure
+        self._knobs: Any = {"memory": memory, "frozen": frozen, "output": output}
+        self._sum: Tensor | None = None
+        self._blocks: list[LayerBlock] = []
+        self._rows: list[int] = []  # of what each layer saw
+
+    def add(self, x: Any, y: Tensor, z: Tensor) -> None:
+        """Take in examples with outputs z (n, k)."""
+        if self._structure == "kron":
+            self._add_layers(x, self._law.root(z))
+            return
+        if self._structure == "full":
+            new = gauss_newton(self._model, x, y, loss=self._law.loss, **self._knobs).dense()
+        else:
+            roots = self._law.root(z).unbind(2)
+            new = sum(along(self._model, x, u, **self._knobs).square().sum(0) for u in roots)
+        assert isinstance(new, Tensor)
+        self._sum = new if self._sum is None else self._sum + new
+
+    def curvature(self) -> Curvature:
+        """The curvature of all examples."""
+        if self._structure == "kron":
+            pairs = zip(self._blocks, self._rows, strict=True)
+            return LayerCurvatures([block._replace(scale=1 / rows) for block, rows in pairs])
+        assert self._sum is not None
+        full = self._structure == "full"
+        return DenseCurvature(self._sum) if full else DiagonalCurvature(self._sum)
+
+    def _add_layers(self, x: Any, roots: Tensor) -> None:
+        frozen, output = self._knobs["frozen"], self._knobs["output"]
+        new, rows = _by_layer(self._model, x, roots, frozen, output)
+        if not self._blocks:
+            self._blocks, self._rows = new, rows
+            return
+        if [b.places.tolist() for b in new] != [b.places.tolist() for b in self._blocks]:
+            raise ValueError("layers must be called in the same order for all batches of x")
+        pairs = zip(self._blocks, new, strict=True)
+        self._blocks = [a._replace(B=a.B + b.B, A=a.A + b.A) for a, b in pairs]
+        self._rows = [a + b for a, b in zip(self._rows, rows, strict=True)]
 
 
 def along(model: nn.Module, x: Any, u: Tensor, **knobs: Any) -> Tensor:
@@ -64,7 +104,8 @@ def along(model: nn.Module, x: Any, u: Tensor, **knobs: Any) -> Tensor:
 
 def _by_layer(
     model: nn.Module, x: Any, roots: Tensor, frozen: bool, output: Output
-) -> LayerCurvatures:
+) -> tuple[list[LayerBlock], list[int]]:
+    """The factors of each layer, and the numbers of rows they are sums over."""
     f = functional(model, frozen=frozen, output=output)
     with torch.enable_grad():
         z, calls = calls_of(f, f.theta.detach().requires_grad_(), x)
@@ -88,8 +129,9 @@ def _by_layer(
                 g = g.flatten(2).mT
             g = g.reshape(-1, len(total))
             total += g.T @ g
-    blocks = []
+    blocks, counts = [], []
     for total, call, where in zip(B, calls, places, strict=True):
         rows = rows_of(call._replace(a=call.a.detach())).flatten(0, 1)
-        blocks.append(LayerBlock(total, rows.T @ rows, where, 1 / len(rows)))
-    return LayerCurvatures(blocks)
+        blocks.append(LayerBlock(total, rows.T @ rows, where))
+        counts.append(len(rows))
+    return blocks, counts

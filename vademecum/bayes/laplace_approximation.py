@@ -23,6 +23,7 @@ References:
 """
 
 import math
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import torch
@@ -32,12 +33,13 @@ from torch import Tensor, nn
 from vademecum.arguments import choice, number, whole
 from vademecum.bayes._curvature_blocks import Curvature
 from vademecum.bayes._evidence import best_prior, log_evidence
-from vademecum.bayes._last_layer import features, last_call, last_layer_curvature
+from vademecum.bayes._last_layer import LastLayerSums, features, last_call
 from vademecum.bayes._linearised_outputs import OutputLaw, of_last_layer, of_network
-from vademecum.bayes._network_curvature import network_curvature
+from vademecum.bayes._network_curvature import NetworkSums
 from vademecum.bayes._output_curvature import OutputCurvature
 from vademecum.gradients import functional
-from vademecum.models import Output, count_examples, refuse_nan
+from vademecum.gradients.network_function import Functional
+from vademecum.models import Output, batches, count_examples, refuse_nan
 from vademecum.randomness import source
 from vademecum.results import one_line
 
@@ -135,7 +137,7 @@ class Laplace(NamedTuple):
 def laplace(
     model: nn.Module,
     x: Any,
-    y: Tensor,
+    y: Tensor | None = None,
     *,
     likelihood: str,
     noise: float = 1.0,
@@ -145,6 +147,7 @@ def laplace(
     memory: int | None = None,
     frozen: bool = True,
     output: Output = None,
+    progress: bool = False,
 ) -> Laplace:
     r"""Laplace's approximation of the posterior over the weights of a trained network.
 
@@ -152,8 +155,9 @@ def laplace(
 
     Args:
         model: Any module with outputs (n, k), or (n,).
-        x: The inputs it was trained on; a tensor, or any structure of tensors.
-        y: The targets.
+        x: The inputs it was trained on; a tensor, or any structure of tensors; or a `DataLoader`
+            of inputs and targets, whose batches are passed over once.
+        y: The targets; None where `x` is a loader.
         likelihood: "gaussian", "categorical" (outputs are logits) or "bernoulli".
         noise: The standard deviation of Gaussian targets.
         prior: The standard deviation $\sigma$ of the weights' prior, or "evidence" for that with
@@ -165,6 +169,7 @@ def laplace(
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
+        progress: Whether to show a progress bar on standard error.
 
     Raises:
         ValueError: If targets do not fit, there is no linear layer at the end for "last", layers
@@ -184,35 +189,54 @@ def laplace(
         choice("prior", prior, ("evidence",))
     else:
         number("prior", prior, above=0)
-    law, n = OutputCurvature(likelihood, noise), count_examples(x)
+    law = OutputCurvature(likelihood, noise)
     options: dict[str, Any] = {"frozen": frozen, "output": output}
     f = functional(model, **options)
     if not f.size:
         raise ValueError("model must have parameters, and it has none")
-    if subset == "last":
-        call, table = last_call(f, x)
-        name, places = call.name, table.flatten()
-        phi, z = (torch.cat(t) for t in zip(*features(f, name, x), strict=True))
-        y = law.targets(y, z)
-        curvature = last_layer_curvature(phi, z, law, table, structure, memory)
-    else:
-        name, places = None, torch.arange(f.size, device=f.device)
-        with torch.no_grad():
-            z = f(f.theta, x)
-        z = _outputs(z, n)
-        y = law.targets(y, z)
-        knobs: Any = {"structure": structure, "memory": memory, **options}
-        curvature = network_curvature(model, x, y, z, law, **knobs)
+    knobs = {"structure": structure, "memory": memory}
+    sums = _summed(f, x, y, law, subset, knobs, options, progress)
+    name, places, curvature, likely = sums
     mean = f.theta[places]
     size, values = float(mean.double().square().sum()), curvature.values.double()
     scale = best_prior(size, values) if isinstance(prior, str) else float(prior)
-    likely = -float(law.loss(z.double(), y.double() if y.is_floating_point() else y))
     evidence = log_evidence(likely, size, values, scale)
     used = float((values / (values + scale**-2)).sum())
     return Laplace(
         model, mean, places, curvature, scale, likelihood, float(noise), evidence, used, name,
         options,
     )  # fmt: skip
+
+
+def _summed(
+    f: Functional, x: Any, y: Any, law: OutputCurvature, subset: str, knobs: dict[str, Any],
+    options: dict[str, Any], progress: bool,
+) -> tuple[str | None, Tensor, Curvature, float]:  # fmt: skip
+    """The name of the last layer, the places of its weights, or all, curvature, log-likelihood."""
+    name, places, sums, likely = None, torch.arange(f.size, device=f.device), None, 0.0
+    with closing(batches(x, y, device=f.device, progress=progress)) as each:
+        for inputs, given in each:
+            if subset == "last":
+                if not isinstance(sums, LastLayerSums):
+                    call, table = last_call(f, inputs)
+                    name, places = call.name, table.flatten()
+                    sums = LastLayerSums(law, table, **knobs)
+                assert name is not None
+                phi, z = (torch.cat(t) for t in zip(*features(f, name, inputs), strict=True))
+                targets = law.targets(given, z)
+                sums.add(phi, z)
+            else:
+                if not isinstance(sums, NetworkSums):
+                    sums = NetworkSums(f.model, law, **knobs, **options)
+                with torch.no_grad():
+                    z = _outputs(f(f.theta, inputs), count_examples(inputs))
+                targets = law.targets(given, z)
+                sums.add(inputs, targets, z)
+            wide = targets.double() if targets.is_floating_point() else targets
+            likely -= float(law.loss(z.double(), wide))
+    if sums is None:
+        raise ValueError("x must hold batches, got an empty DataLoader")
+    return name, places, sums.curvature(), likely
 
 
 def _outputs(z: Any, n: int) -> Tensor:

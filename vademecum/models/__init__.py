@@ -30,7 +30,7 @@ from vademecum.models.inputs import (
     variable,
 )
 from vademecum.models.live_bytes import bytes_each, peak_bytes
-from vademecum.models.loaders import batches
+from vademecum.models.loaders import batches, next_pair
 from vademecum.models.loss_calls import LossCall, LossCalls
 from vademecum.models.losses import Loss, described, loss_for
 from vademecum.models.mapped import mapped_derivatives
@@ -69,7 +69,7 @@ __all__ = [
     "softmax_product", "summed", "targets_of", "variable",
     # passes over data
     "Block", "MeanProducts", "Passes", "Portions", "batches", "bytes_each", "fingerprint",
-    "mapped_derivatives", "mean_over_batches", "peak_bytes",
+    "mapped_derivatives", "mean_over_batches", "next_pair", "peak_bytes",
     # independence of examples
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",

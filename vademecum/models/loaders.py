@@ -16,7 +16,7 @@ from vademecum.models.inputs import map_tensors
 from vademecum.progress import ticking
 from vademecum.randomness import own_randomness
 
-__all__ = ["batches"]
+__all__ = ["batches", "next_pair"]
 
 
 def batches(
@@ -46,8 +46,18 @@ def batches(
     bar = ticking("batches", total, progress=progress)
     with own_randomness(torch.initial_seed()), _generators_of(x), bar as tick:
         for batch in x:
-            yield map_tensors(_pair(batch), lambda t: t.to(device))
+            yield next_pair(batch, device)
             tick(1)
+
+
+def next_pair(batch: Any, device: torch.device | None = None) -> tuple[Any, Any]:
+    """The inputs and targets of what a loader brings, on a device.
+
+    Example:
+        >>> next_pair({"x": torch.ones(1), "labels": torch.zeros(1)})
+        ({'x': tensor([1.])}, tensor([0.]))
+    """
+    return map_tensors(_pair(batch), lambda t: t.to(device))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ References:
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -31,20 +32,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vademecum.arguments import floats, number, whole
+from vademecum.arguments import floats, number
 from vademecum.bayes.energies._dense_stacks import dense_stack
 from vademecum.bayes.energies._likelihoods import likelihood_of
 from vademecum.bayes.energies._priors import prior_of
+from vademecum.bayes.energies._sources import Streamed, examples
 from vademecum.gradients import functional
-from vademecum.models import (
-    Output,
-    cannot_be_mapped,
-    count_examples,
-    map_tensors,
-    targets_of,
-    warn_of_slow_path,
-)
-from vademecum.randomness import source
+from vademecum.models import Output, cannot_be_mapped, map_tensors, warn_of_slow_path
 from vademecum.results import one_line
 
 __all__ = ["EnergyAndGradient", "PosteriorEnergy", "posterior"]
@@ -74,7 +68,7 @@ class PosteriorEnergy:
     """
 
     def __init__(
-        self, model: nn.Module, x: Any, y: Tensor, *, likelihood: Any, noise: float | Tensor,
+        self, model: nn.Module, x: Any, y: Tensor | None, *, likelihood: Any, noise: float | Tensor,
         prior: Any, temperature: float, batch: int | None, control: Tensor | None, shared: bool,
         frozen: bool, output: Output,
     ):  # fmt: skip
@@ -83,45 +77,46 @@ class PosteriorEnergy:
             "batch": batch, "control": control, "shared": shared, "frozen": frozen,
             "output": output,
         }  # fmt: skip
-        self.n = count_examples(x, targets_of(y))
         self._f = functional(model, frozen=frozen, output=output)
         self.theta, self.size, self.unravel = self._f.theta, self._f.size, self._f.unravel
         if not self.size:
             raise ValueError("model must have parameters, and it has none")
-        self._likelihood = likelihood_of(likelihood, noise, y)
+        check = partial(likelihood_of, likelihood, noise)
+        self._data = examples(x, y, batch, shared=shared, device=self._f.device, check=check)
+        self.n = self._data.n
+        x, y = self._data.first()
+        self._likelihood = check(y)
         self._prior = prior_of(prior, self._f.shapes, self.theta)
         self._inverse_temperature = 1 / number("temperature", temperature, above=0)
-        self._batch = None if batch is None else whole("batch", batch, low=1, high=self.n)
-        self._shared = shared
+        self._shared = shared or isinstance(self._data, Streamed)
         names, sizes = list(self._f.shapes), [s.numel() for s in self._f.shapes.values()]
         offsets = dict(zip(names, accumulate([0, *sizes[:-1]]), strict=True))
         self._stack = dense_stack(model, offsets, x) if output is None else None
-        self._x = x.flatten(1) if self._stack is not None else x
-        self._y = y
         self._unmapped: set[bool] = set()  # whether inputs are chains' own, where vmap failed
         self._control: tuple[Tensor, Tensor, Tensor] | None = None
         if control is not None:
-            if self._batch is None:
+            if not self._data.random:
                 raise ValueError("control must come with batch, and there is none")
             at = self._row("control", floats("control", control, ndim=1)[None])
-            self._control = (at, *self._of_data(at, self._x, self._y[None]))
+            self._control = (at, *self._of_all(at))
 
     def __call__(self, theta: Float[Tensor, " chains P"]) -> Float[Tensor, " chains"]:
         """The energies of rows of parameters."""
         theta = self._row("theta", theta)
-        found = self._likelihood.total(self._outputs(theta, self._x, False), self._y[None])
-        return self._inverse_temperature * (found + self._prior(theta))
+        found = self._prior(theta)
+        for x, y in self._data.parts():
+            found = found + self._likelihood.total(self._outputs(theta, x, False), y[None])
+        return self._inverse_temperature * found
 
     def with_gradient(self, theta: Float[Tensor, " chains P"]) -> EnergyAndGradient:
         """The energies of rows of parameters, and their gradients."""
         theta = self._row("theta", theta).detach()
-        value, slope = self._of_data(theta, self._x, self._y[None])
-        return self._joined(theta, value, slope)
+        return self._joined(theta, *self._of_all(theta))
 
     def gradient(self, theta: Float[Tensor, " chains P"]) -> Float[Tensor, " chains P"]:
         """The gradients alone, which costs a little less."""
         theta = self._row("theta", theta).detach()
-        _, slope = self._of_data(theta, self._x, self._y[None], value=False)
+        _, slope = self._of_all(theta, value=False)
         return self._joined(theta, None, slope).gradient
 
     def estimate(
@@ -133,19 +128,15 @@ class PosteriorEnergy:
             theta: Rows of parameters.
             generator: Where random numbers come from; torch's global generator by default.
         """
-        if self._batch is None:
+        if not self._data.random:
             return self.with_gradient(theta)
         theta = self._row("theta", theta).detach()
-        size = (self._batch,) if self._shared else (len(theta), self._batch)
-        index = torch.randint(self.n, size, **source(generator, theta.device)).to(theta.device)
-        x = map_tensors(self._x, lambda t: t[index])
-        y = self._y[index] if index.ndim == 2 else self._y[index][None]
-        scale = self.n / self._batch
-        value, slope = (scale * t for t in self._of_data(theta, x, y, own=index.ndim == 2))
+        x, y, own, scale = self._data.part(len(theta), theta.device, generator)
+        value, slope = (scale * t for t in self._of_data(theta, x, y, own=own))
         if self._control is not None:
             at, total, whole_slope = self._control
             rows = at if self._shared else at.expand(len(theta), -1)
-            there = self._of_data(rows, x, y, own=index.ndim == 2)
+            there = self._of_data(rows, x, y, own=own)
             value = value - scale * there[0] + total
             slope = slope - scale * there[1] + whole_slope
         return self._joined(theta, value, slope)
@@ -157,11 +148,25 @@ class PosteriorEnergy:
             device: Where to bring them.
         """
         model, x, y, knobs = self._given
+        if isinstance(self._data, Streamed):
+            raise ValueError(
+                "x must be at hand where chains are on several devices, got a DataLoader: processes"
+                " of torchrun can have one each"
+            )
         x, y, knobs = map_tensors((x, y, knobs), lambda t: t.to(device))
         return PosteriorEnergy(deepcopy(model).to(device), x, y, **knobs)
 
     def __repr__(self) -> str:
         return f"PosteriorEnergy({type(self._f.model).__name__}, n={self.n}, P={self.size})"
+
+    def _of_all(self, theta: Tensor, *, value: bool = True) -> tuple[Tensor, Tensor]:
+        """The same for all examples."""
+        total, slope = theta.new_zeros(len(theta)), None
+        for x, y in self._data.parts():
+            more, other = self._of_data(theta, x, y[None], value=value)
+            total, slope = total + more, other if slope is None else slope + other
+        assert slope is not None
+        return total, slope
 
     def _of_data(
         self, theta: Tensor, x: Any, y: Tensor, *, own: bool = False, value: bool = True
@@ -170,7 +175,7 @@ class PosteriorEnergy:
         total = theta.new_zeros(len(theta))
         if self._stack is not None:
             with torch.no_grad():
-                z, back = self._stack.pulled_back(theta, x)
+                z, back = self._stack.pulled_back(theta, self._flat(x, own))
                 total = self._likelihood.total(z, y) if value else total
                 return total, back(self._likelihood.slope(z, y))
         with torch.enable_grad():
@@ -182,7 +187,7 @@ class PosteriorEnergy:
     def _outputs(self, theta: Tensor, x: Any, own: bool) -> Tensor:
         """The model's outputs (chains, n, ...), each chain with inputs of its own or all alike."""
         if self._stack is not None:
-            return self._stack(theta, x)
+            return self._stack(theta, self._flat(x, own))
         if own not in self._unmapped:
             try:
                 return _tensor(torch.func.vmap(self._f, (0, 0 if own else None))(theta, x))
@@ -193,6 +198,9 @@ class PosteriorEnergy:
                 self._unmapped.add(own)
         inputs = [map_tensors(x, itemgetter(i)) if own else x for i in range(len(theta))]
         return torch.stack([_tensor(self._f(*pair)) for pair in zip(theta, inputs, strict=True)])
+
+    def _flat(self, x: Tensor, own: bool) -> Tensor:
+        return x.flatten(1 + own) if x.ndim > 2 + own else x
 
     def _joined(self, theta: Tensor, value: Tensor | None, slope: Tensor) -> EnergyAndGradient:
         """Prior and temperature added to what the data say."""
@@ -222,7 +230,7 @@ def _tensor(z: Any) -> Tensor:
 def posterior(
     model: nn.Module,
     x: Any,
-    y: Tensor,
+    y: Tensor | None = None,
     *,
     likelihood: Literal["gaussian", "categorical", "bernoulli"]
     | Callable[[Tensor, Tensor], Tensor],
@@ -242,8 +250,10 @@ def posterior(
 
     Args:
         model: Any module.
-        x: The inputs; a tensor, or any structure of tensors (see `functional`).
-        y: The targets.
+        x: The inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
+            of inputs and targets. Its batches, the same for all chains, then make an `estimate`,
+            for which it must shuffle; energies of all the data stream over them.
+        y: The targets; None where `x` is a loader.
         likelihood: How targets follow from outputs: "gaussian" around them, "categorical" with
             logits, "bernoulli" with a logit each; or a function of outputs and targets that gives
             minus the log-likelihood of each example, (n,).
@@ -253,6 +263,7 @@ def posterior(
             the log-density of each.
         temperature: What energies are divided by; 1 is Bayes' rule.
         batch: How many examples, drawn with replacement, make an `estimate`; all by default.
+            A loader has its own.
         control: A point near which chains stay, often the mode: estimates are then of the
             difference to it, and less noisy. It costs a second gradient.
         shared: Whether all chains see the same batch: faster, but chains then move together.
