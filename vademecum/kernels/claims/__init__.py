@@ -1,5 +1,13 @@
 """What the course claims of kernels, Gaussian processes and networks of great width."""
 
-from vademecum.kernels.claims import gradient_steps, tangents
+from vademecum.kernels.claims import (
+    deep_limits,
+    gradient_steps,
+    tangent_limits,
+    tangents,
+    wide_layers,
+)
 
-__all__ = ["tangents", "gradient_steps"]  # fmt: skip
+__all__ = [
+    "wide_layers", "deep_limits", "tangents", "gradient_steps", "tangent_limits",
+]  # fmt: skip
