@@ -29,7 +29,7 @@ def rkhs_inner(
     x: Tensor,
     alpha: Float[Tensor, " n *k"],
     z: Tensor,
-    beta: Float[Tensor, " m *k"],
+    beta: Float[Tensor, " m *beta"],
     *,
     memory: int | None = None,
 ) -> Float[Tensor, " *k"]:

@@ -101,8 +101,8 @@ def gram(
     )
 
 
-def evaluated(kernel: KernelFunction, x1: Tensor, x2: Tensor | None) -> Tensor:
-    """A kernel's matrix, symmetric if there is no `x2`, also of a plain function."""
+def evaluated(kernel: KernelFunction, x1: Tensor, x2: Tensor | None) -> Any:
+    """A kernel's matrix, symmetric if there is no `x2`; of a plain function, whatever it gives."""
     if isinstance(kernel, Kernel):
         return kernel(x1, x2)
     K = kernel(x1, x1 if x2 is None else x2)

@@ -72,7 +72,7 @@ def kernel_regression(
     x: Tensor,
     y: Float[Tensor, " n *k"],
     *,
-    f0: Float[Tensor, " n *k"] | None = None,
+    f0: Float[Tensor, " n *f0"] | None = None,
     rtol: float | None = None,
     conflicts: str = "refuse",
 ) -> KernelRegression:
