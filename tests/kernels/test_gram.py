@@ -54,9 +54,7 @@ def test_executors(pool):
             np.testing.assert_allclose(found.numpy(), wanted, atol=1e-12)
         half = gram(KERNEL, X.bfloat16(), executor=executor)  # which NumPy does not know
         torch.testing.assert_close(half, gram(KERNEL, X.bfloat16()))
-        with pytest.raises(
-            ValueError, match=r"kernel must give finite numbers, got inf at \(13, 0"
-        ):
+        with pytest.raises(ValueError, match=r"kernel must give finite numbers, got inf at \(13, "):
             gram(overflowing, X, Z, executor=executor, memory=SMALL)
 
 

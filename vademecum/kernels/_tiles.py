@@ -240,7 +240,7 @@ def _portion(function: Compute, tile: Tile) -> Callable[[], Tensor]:
     return _Call(function, tile) if portion is None else portion(*tile)
 
 
-def _detached(function: Compute, rows: slice, columns: slice) -> Tensor:
+def _detached(function: Compute, rows: slice, columns: slice) -> Any:
     with torch.no_grad():
         return function(rows, columns)
 
@@ -249,7 +249,7 @@ class _Call(NamedTuple):
     function: Compute
     tile: Tile
 
-    def __call__(self) -> Tensor:
+    def __call__(self) -> Any:
         return self.function(*self.tile)
 
 
@@ -273,7 +273,7 @@ class _Borrowed:
     def __init__(self, free: "SimpleQueue[Compute]", tile: Tile):
         self.free, self.tile = free, tile
 
-    def __call__(self) -> Tensor:
+    def __call__(self) -> Any:
         function = self.free.get()
         try:
             return _detached(function, *self.tile)

@@ -124,7 +124,7 @@ class _Tiles:
     def __init__(self, kernel: KernelFunction, x1: Tensor, x2: Tensor | None):
         self.kernel, self.x1, self.x2 = kernel, x1, x2
 
-    def __call__(self, rows: slice, columns: slice) -> Tensor:
+    def __call__(self, rows: slice, columns: slice) -> Any:
         return evaluated(self.kernel, *self._inputs(rows, columns))
 
     def portion(self, rows: slice, columns: slice) -> Callable[[], Tensor]:
