@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.approximation.region_models import MODELS
 from vademecum.approximation.dying_units import dead_units
@@ -144,3 +145,35 @@ def test_errors():
         dead_units(nn.Sigmoid(), x)
     with pytest.raises(ValueError, match="memory must be >="):
         dead_units(nn.ReLU(), x, memory=1)
+
+
+@pytest.mark.parametrize("size", [1, 4, 7])
+def test_dead_units_over_a_loader(size):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(2, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 1))
+    with torch.no_grad():
+        for layer in (model[0], model[2]):
+            layer.bias -= 0.8  # pyright: ignore
+    x = torch.randn(7, 2)
+    box = Box(-torch.ones(2), torch.ones(2))
+    wanted = dead_units(model, x, box=box)
+    loader = DataLoader(TensorDataset(x, torch.zeros(7)), batch_size=size)
+    found = dead_units(model, loader, box=box)
+    assert [one.name for one in found] == [one.name for one in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dead.equal(other.dead)
+        assert one.certified is not None
+        assert other.certified is not None
+        assert one.certified.equal(other.certified)
+    assert 0 < int(wanted[0].dead.sum()) < 9
+    some = dead_units(model, x[:1])
+    assert int(some[0].dead.sum()) > int(wanted[0].dead.sum())  # later batches wake units
+
+
+def test_loaders_that_cannot_be_asked():
+    empty = DataLoader(TensorDataset(torch.zeros(0, 2)))
+    with pytest.raises(ValueError, match="x must hold batches, got an empty DataLoader"):
+        dead_units(nn.ReLU(), empty)
+    odd = DataLoader([torch.zeros(2), torch.zeros(3)], batch_size=1)  # pyright: ignore
+    with pytest.raises(ValueError, match=r"examples of one shape, got \(2,\) and \(3,\)"):
+        dead_units(nn.ReLU(), odd)

@@ -209,6 +209,38 @@ def test_laws():
     check_instrument(weights, nn.Linear(5, 3), data, skip=without)
 
 
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "loss",
+    [None, F.cross_entropy, lambda z, y: F.cross_entropy(z, y, reduction="sum"),
+     lambda z, y: F.cross_entropy(z, y, ignore_index=1)],
+)  # fmt: skip
+def test_input_noise_penalty_over_a_loader(size, loss):
+    """Batches of 4, 4 and 1, which count by their terms; of some losses the last has none."""
+    loader = DataLoader(TensorDataset(X.flip(0), Y.roll(1)), batch_size=4)
+    found = input_noise_penalty(net(), loader, loss=loss, **size)
+    wanted = input_noise_penalty(net(), X.flip(0), Y.roll(1), loss=loss, **size)
+    assert found.value == pytest.approx(wanted.value)
+    assert found.exact
+    assert found.standard_error == 0
+
+
+def test_errors_of_batches_add_up():
+    """Probes of batches are independent: a mean of three has a third of the root of the sum."""
+    x, y = torch.randn(12, 40).double(), torch.arange(12) % 2
+    model, dice = net(d=40), torch.Generator().manual_seed(0)
+    loader = DataLoader(TensorDataset(x, y), batch_size=4)
+    found = [input_noise_penalty(model, loader, std=0.3, applications=16, generator=dice)
+             for _ in range(40)]  # fmt: skip
+    assert not found[0].exact
+    exact = input_noise_penalty(model, x, y, std=0.3, applications=480).value
+    assert found[0].applications == 48
+    values = torch.tensor([one.value for one in found])
+    errors = torch.tensor([one.standard_error for one in found])
+    assert abs(float(values.mean()) - exact) < 5 * float(values.std()) / 40**0.5
+    assert 0.5 < float(errors.square().mean().sqrt() / values.std()) < 2
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_errors():
     model, loader = net(), DataLoader(TensorDataset(X, Y))
@@ -217,7 +249,10 @@ def test_errors():
         (lambda: input_noise_penalty(model, X, Y), "one of std and covariance must be given"),
         (lambda: input_noise_penalty(model, X, Y, std=-1.0), "std must be >= 0, got -1"),
         (lambda: input_noise_penalty(model, X, Y, covariance=SIGMA[:2, :2]), "as wide as covarian"),
-        (lambda: input_noise_penalty(model, loader, std=0.1), "got a DataLoader"),
+        (
+            lambda: input_noise_penalty(model, loader, Y, std=0.1),
+            "y must be None where x is a Data",
+        ),
         (lambda: input_noise_penalty(model, Y[:, None], Y, std=0.1), "x must be floating point"),
         (lambda: input_noise_penalty(model, X * torch.nan, Y, std=0.1), "x must be finite"),
         (lambda: input_noise_penalty(model, X, Y, std=0.1, applications=3), "applications must be"),

@@ -11,16 +11,18 @@ are applied to the ends of intervals. A unit all of whose reachable pieces have 
 on the whole box. The bounds are safe and not tight: a unit may be dead without being certified.
 """
 
-from typing import NamedTuple
+from contextlib import closing
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from vademecum.approximation.patterns import chunks, program_for
 from vademecum.approximation.piecewise import Affine, Kinks, Program, on_piece, read_program
 from vademecum.foundations.regions import Box
-from vademecum.models import Output
+from vademecum.models import Output, batches
 from vademecum.results import one_line
 
 __all__ = ["DeadUnits", "dead_units"]
@@ -46,26 +48,26 @@ class DeadUnits(NamedTuple):
 
     __repr__ = one_line
 
-    """Whether it provably has on all of the box; None if none was given."""
-
 
 def dead_units(
     model: nn.Module,
-    x: Float[Tensor, " batch *shape"],
+    x: Float[Tensor, " batch *shape"] | DataLoader[Any],
     *,
     box: Box | None = None,
     output: Output = None,
     memory: int | None = None,
+    progress: bool = False,
 ) -> list[DeadUnits]:
     """Find the units that no example activates, and those that no input of a box can activate.
 
     Args:
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
-        x: Examples, one a row.
+        x: Examples, one a row; or a `DataLoader` of them, whose batches come one by one.
         box: A box of flattened inputs, over which to certify.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
+        progress: Whether to show a progress bar on standard error.
 
     Returns:
         One entry for each layer of units with kinks, in the order of their evaluation. Units
@@ -85,6 +87,26 @@ def dead_units(
         >>> found[0].dead.tolist(), found[0].certified.tolist()
         ([False, True, True], [False, False, True])
     """
+    dead, names, first = None, [], None
+    device = next((p.device for p in model.parameters()), None)
+    with closing(batches(x, device=device, progress=progress)) as each:
+        for part, _ in each:
+            first = part if first is None else first
+            if part.shape[1:] != first.shape[1:]:
+                shapes = f"{tuple(first.shape[1:])} and {tuple(part.shape[1:])}"
+                raise ValueError(f"x must bring examples of one shape, got {shapes}")
+            names, flat = _flat_on(model, part, output, memory)
+            dead = flat if dead is None else [a & b for a, b in zip(dead, flat, strict=True)]
+    if dead is None or first is None:
+        raise ValueError("x must hold batches, got an empty DataLoader")
+    certified = [None] * len(names) if box is None else _certify(model, first, box, output)
+    return [DeadUnits(*entry) for entry in zip(names, dead, certified, strict=True)]
+
+
+def _flat_on(
+    model: nn.Module, x: Tensor, output: Output, memory: int | None
+) -> tuple[list[str], list[Tensor]]:
+    """The layers with kinks, and whether slopes of their units are zero at all examples."""
     program = program_for(model, x, output)
     layers = [step for step in program.steps if not isinstance(step.map, Affine)]
     dead: list[Tensor] = []
@@ -97,9 +119,7 @@ def dead_units(
             if isinstance(step.map, Kinks)
         ]
         dead = [a & b for a, b in zip(dead, flat, strict=True)] if dead else flat
-    names = [step.name for step in layers if isinstance(step.map, Kinks)]
-    certified = [None] * len(names) if box is None else _certify(model, x, box, output)
-    return [DeadUnits(*entry) for entry in zip(names, dead, certified, strict=True)]
+    return [step.name for step in layers if isinstance(step.map, Kinks)], dead
 
 
 @torch.no_grad()

@@ -17,11 +17,13 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from vademecum.arguments import floats
 from vademecum.foundations.operators import LinearOperator
+from vademecum.gradients._one_jacobian import Jacobian, pull
+from vademecum.gradients._streamed_jacobian import each_batch, insist_on_theta
 from vademecum.gradients._symmetry import insist_on_symmetry
-from vademecum.gradients.jacobian_operator import Jacobian, pull
 from vademecum.gradients.loss_gradient import loss_at, slope_at
 from vademecum.gradients.network_function import functional
 from vademecum.models import Block, Loss, MeanProducts, Output, twice_differentiable
@@ -46,9 +48,11 @@ def jvp(
 
     Args:
         model: Any module; it is never changed.
-        x: Its inputs; a tensor, or any structure of tensors (see `functional`).
+        x: Its inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
+            of batches, whose examples follow each other in the outputs.
         v: The direction, shaped like `functional(model).theta`, or like the input.
-        wrt: What moves: "theta", "x", or the name of one input where `x` is a mapping.
+        wrt: What moves: "theta", "x", or the name of one input where `x` is a mapping; "theta" for
+            a loader.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
@@ -60,6 +64,11 @@ def jvp(
         >>> jvp(nn.Linear(2, 1), torch.tensor([[10.0, 100.0]]), torch.tensor([1.0, 2.0, 3.0]))
         tensor([[213.]])
     """
+    if isinstance(x, DataLoader):
+        insist_on_theta(wrt)
+        device = functional(model).device
+        knobs: Any = {"frozen": frozen, "output": output}
+        return torch.cat([jvp(model, part, v, **knobs) for part in each_batch(x, device)])
     J = Jacobian(model, x, wrt=wrt, frozen=frozen, output=output, graph=True)
     return (J @ _shaped("v", v, J.variable.shape).flatten()).view_as(J.output)
 
@@ -79,10 +88,11 @@ def vjp(
 
     Args:
         model: Any module; it is never changed.
-        x: Its inputs; a tensor, or any structure of tensors (see `functional`).
+        x: Its inputs; a tensor, or any structure of tensors (see `functional`); or a `DataLoader`
+            of batches, whose examples follow each other in the outputs.
         u: The weights of the outputs, shaped like these.
         wrt: In what to differentiate: "theta", "x", or the name of one input where `x` is a
-            mapping.
+            mapping; "theta" for a loader.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
@@ -94,9 +104,28 @@ def vjp(
         >>> vjp(nn.Linear(2, 1), torch.tensor([[10.0, 100.0]]), torch.tensor([[2.0]]))
         tensor([ 20., 200.,   2.])
     """
+    if isinstance(x, DataLoader):
+        insist_on_theta(wrt)
+        return _over_batches(model, x, floats("u", u), frozen, output)
     J = Jacobian(model, x, wrt=wrt, frozen=frozen, output=output, graph=True)
     u = _shaped("u", u, J.output.shape).to(J.dtype)
     return (J.T @ u.flatten()).view_as(J.variable)
+
+
+def _over_batches(
+    model: nn.Module, x: Any, u: Tensor, frozen: bool, output: Output
+) -> Float[Tensor, " P"]:
+    """The sum of the products of batches with their rows of u."""
+    total, start = None, 0
+    for part in each_batch(x, functional(model).device):
+        J = Jacobian(model, part, frozen=frozen, output=output, graph=True)
+        rows, start = u[start : start + len(J.output)], start + len(J.output)
+        found = J.T @ _shaped("u", rows, J.output.shape).to(J.dtype).flatten()
+        total = found if total is None else total + found
+    assert total is not None
+    if start != len(u):
+        raise ValueError(f"u must have {start} rows like the outputs, got {len(u)}")
+    return total
 
 
 def hessian(

@@ -39,7 +39,7 @@ from vademecum.models.memory_limits import Portions
 from vademecum.models.modes import evaluation, refuse_batch_statistics, untouched
 from vademecum.models.multilayer import mlp
 from vademecum.models.outputs import Output, chosen_output, differentiable_output
-from vademecum.models.passes import Passes, mean_over_batches
+from vademecum.models.passes import Passes, mean_over_batches, weighted
 from vademecum.models.replay import Replay
 from vademecum.models.second_derivatives import bilinear_convolutions, twice_differentiable
 from vademecum.models.stacked import StackedMembers
@@ -69,7 +69,7 @@ __all__ = [
     "softmax_product", "summed", "targets_of", "variable",
     # passes over data
     "Block", "MeanProducts", "Passes", "Portions", "batches", "bytes_each", "fingerprint",
-    "mapped_derivatives", "mean_over_batches", "next_pair", "peak_bytes",
+    "mapped_derivatives", "mean_over_batches", "next_pair", "peak_bytes", "weighted",
     # independence of examples
     "Entangled", "Moves", "insist_on_same_outputs", "refuse_batch_statistics",
     "row_is_alone", "rows_are_separate",

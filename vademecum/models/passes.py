@@ -28,7 +28,7 @@ from vademecum.models.inputs import count_examples, map_tensors, named_tensors
 from vademecum.models.loaders import batches
 from vademecum.models.loss_calls import LossCalls
 
-__all__ = ["Passes", "mean_over_batches"]
+__all__ = ["Passes", "mean_over_batches", "weighted"]
 
 
 class Passes:
@@ -115,16 +115,12 @@ class _Sums:
     def add(
         self, function: Callable[[Any, Any], Tensor], x: Any, y: Any, *, by_examples: bool
     ) -> None:
-        n = _length(x, y)
-        with LossCalls() as noted:
-            found = function(x, y)
+        found, weight = weighted(function, x, y, by_examples=by_examples)
         self._dtype = found.dtype
         found = found.to(torch.promote_types(found.dtype, torch.float32))  # halves would round
-        if not by_examples and noted.summed:
+        if weight is None:
             self._plain = self._plain + 1
         else:
-            terms = None if by_examples else noted.terms
-            weight = torch.tensor(float(n)) if terms is None else terms
             weight = weight.to(found.device, found.dtype)
             found = (found * weight).masked_fill_(weight == 0, 0)  # also of NaN
             self._weight = weight + self._weight.to(weight)
@@ -138,6 +134,31 @@ class _Sums:
         if not float(weight) and not float(plain):
             raise ValueError("x must hold batches with terms in their loss, got none")
         return (total if float(plain) else total / weight.to(total.device)).to(self._dtype)
+
+
+def weighted(
+    function: Callable[[Any, Any], Tensor], x: Any, y: Any, *, by_examples: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """What a function gives for a batch, and what that counts: terms, examples, or None for a sum.
+
+    Args:
+        function: A function of inputs and targets that gives a tensor.
+        x: The inputs of the batch.
+        y: Its targets.
+        by_examples: Whether it counts by its examples, whatever the loss in the function.
+
+    Example:
+        >>> x, y = torch.zeros(2, 3), torch.tensor([0, -100])  # of which one is ignored
+        >>> weighted(torch.nn.functional.cross_entropy, x, y)
+        (tensor(1.0986), tensor(1.))
+    """
+    n = _length(x, y)
+    with LossCalls() as noted:
+        found = function(x, y)
+    if not by_examples and noted.summed:
+        return found, None
+    terms = None if by_examples else noted.terms
+    return found, torch.tensor(float(n)) if terms is None else terms
 
 
 def mean_over_batches(

@@ -19,6 +19,8 @@ not influence each other, which one more product tells. The claims are `input_no
 `weight_noise` and `noise_shape`.
 """
 
+import math
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import torch
@@ -34,11 +36,13 @@ from vademecum.gradients.loss_gradient import loss_of
 from vademecum.models import (
     Loss,
     Output,
+    batches,
     differentiable_output,
     refuse_nan,
     replaced,
     twice_differentiable,
     variable,
+    weighted,
 )
 from vademecum.optimization import curvature_trace
 from vademecum.randomness import given_back, source
@@ -132,6 +136,7 @@ def input_noise_penalty(
     wrt: str = "x",
     applications: int = 64,
     generator: torch.Generator | None = None,
+    progress: bool = False,
     output: Output = None,
 ) -> NoisePenalty:
     r"""What noise in the inputs adds to the loss on average, $\frac12 \operatorname{tr}(\Sigma H)$.
@@ -141,7 +146,8 @@ def input_noise_penalty(
 
     Args:
         model: Any module.
-        x: The inputs; a tensor of floating-point numbers, or a mapping of keyword arguments.
+        x: The inputs; a tensor of floating-point numbers, or a mapping of keyword arguments; or a
+            `DataLoader` of batches of these with targets, whose penalties count as their losses do.
         y: The targets.
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
@@ -150,9 +156,10 @@ def input_noise_penalty(
         wrt: What is disturbed where `x` is a mapping: the name of one of its tensors.
         applications: The most products with the Hessian. The trace is exact if there are no more
             entries than that, or less than half as many in each example and examples do not
-            influence each other.
+            influence each other. A loader has as many for each batch.
         generator: Where random numbers come from; torch's global generator by default. Its state
             is given back.
+        progress: Whether to show a progress bar on standard error.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
 
@@ -170,7 +177,10 @@ def input_noise_penalty(
     whole("applications", applications, low=4)
     factor = noise_factor(std, covariance)
     if isinstance(x, DataLoader):
-        raise ValueError("x must hold the inputs themselves, got a DataLoader")
+        return _over_batches(
+            model, x, y, loss=loss, std=std, covariance=covariance, wrt=wrt,
+            applications=applications, generator=generator, output=output, progress=progress,
+        )  # fmt: skip
     at = floats(f"x[{wrt!r}]" if wrt != "x" else "x", variable(x, wrt))
     if at.ndim == 0 or (isinstance(factor, Tensor) and at.shape[-1] != len(factor)):
         raise ValueError(f"x must be as wide as covariance, got shape {tuple(at.shape)}")
@@ -178,6 +188,37 @@ def input_noise_penalty(
     with given_back(generator):
         value, error, exact, used = _trace(op, len(at), applications, generator)
     return NoisePenalty(value / 2, error / 2, exact, used)
+
+
+def _over_batches(
+    model: nn.Module, x: Any, y: Any, *, generator: torch.Generator | None, progress: bool,
+    **knobs: Any,
+) -> NoisePenalty:  # fmt: skip
+    """The penalties of batches, weighed as their losses are."""
+    with given_back(generator):
+        seed = int(torch.randint(2**63 - 1, (), **source(generator, "cpu")))
+    own, found, weights = torch.Generator().manual_seed(seed), [], []
+
+    def penalty(x: Any, y: Any) -> Tensor:
+        found.append(input_noise_penalty(model, x, y, generator=own, **knobs))
+        return torch.tensor(found[-1].value, dtype=torch.float64)
+
+    device = functional(model).device
+    with closing(batches(x, y, device=device, progress=progress)) as each:
+        for pair in each:
+            weights.append(weighted(penalty, *pair)[1])
+    if not found:
+        raise ValueError("x must hold batches, got an empty DataLoader")
+    shares = [1.0 if w is None else float(w) for w in weights]
+    total = 1.0 if None in weights else sum(shares)
+    if not total:
+        raise ValueError("x must hold batches with terms in their loss, got none")
+    value = sum(w * one.value for w, one in zip(shares, found, strict=True) if w) / total
+    errors = (w * one.standard_error for w, one in zip(shares, found, strict=True) if w)
+    return NoisePenalty(
+        value, math.hypot(*errors) / total, all(one.exact for one in found),
+        sum(one.applications for one in found),
+    )  # fmt: skip
 
 
 def _disturbed(

@@ -16,14 +16,16 @@ The passes are exact: each is the network with one mask. The claim is `dropout_e
 """
 
 import math
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from vademecum.arguments import whole
-from vademecum.models import Output
+from vademecum.models import Output, batches
 from vademecum.randomness import given_back, own_randomness, reseed, source
 from vademecum.regularization.dropout_passes._calls import Dropping
 from vademecum.regularization.dropout_passes._links import link_for, log_probabilities
@@ -74,6 +76,7 @@ def mc_dropout(
     output: Output = None,
     memory: int | None = None,
     generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> MCDropout:
     """Mean, variance, entropy and mutual information over passes with dropout on.
 
@@ -86,7 +89,8 @@ def mc_dropout(
 
     Args:
         model: Any module, taken in evaluation mode but for its dropout.
-        x: Its input: a tensor, a tuple or a dict.
+        x: Its input: a tensor, a tuple or a dict; or a `DataLoader` of such, whose batches come one
+            by one, with masks of their own, and whose examples follow each other in the result.
         samples: How many passes.
         link: What makes probabilities of outputs: "softmax" over the last axis, "sigmoid" for each
             number, or "identity", for which there are none. By default softmax if the last axis is
@@ -96,6 +100,7 @@ def mc_dropout(
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. So far
             as an estimate goes, for what passes made at a time take from the first dropout on.
         generator: Where random numbers come from; torch's global generator by default.
+        progress: Whether to show a progress bar on standard error.
 
     Raises:
         ValueError: If no dropout is met, or there is no memory for one pass.
@@ -119,6 +124,9 @@ def mc_dropout(
     samples = whole("samples", samples, low=2)
     with given_back(generator):
         seed = int(torch.randint(2**63 - 1, (), **source(generator, "cpu")))
+    if isinstance(x, DataLoader):
+        knobs: Any = {"samples": samples, "link": link, "output": output, "memory": memory}
+        return _over_batches(model, x, torch.Generator().manual_seed(seed), progress, knobs)
     with dropping_runs(model, x, output) as runs, own_randomness(seed):
         masks = _Drawn()
         link = link_for(link, runs.plain)
@@ -134,6 +142,24 @@ def mc_dropout(
         nothing = torch.zeros(samples, device=runs.plain.device)
         draws = torch.cat(list(mapped(many, one, nothing, slices)))
         return _summary(draws, link)
+
+
+def _over_batches(
+    model: nn.Module, x: Any, generator: torch.Generator, progress: bool, knobs: dict[str, Any]
+) -> MCDropout:
+    """The results of batches one after the other, with masks of their own."""
+    device = next((p.device for p in model.parameters()), None)
+    with closing(batches(x, device=device, progress=progress)) as each:
+        parts = [mc_dropout(model, part, generator=generator, **knobs) for part, _ in each]
+    if not parts:
+        raise ValueError("x must hold batches, got an empty DataLoader")
+    first, axes = parts[0], {"draws": 1}
+    joined = {
+        name: torch.cat([getattr(part, name) for part in parts], axes.get(name, 0))
+        for name in MCDropout._fields
+        if getattr(first, name) is not None
+    }
+    return first._replace(**joined)
 
 
 _NOTHING = (None, None, None, None, None)
