@@ -2,12 +2,17 @@
 
 from vademecum.kernels.claims import (
     deep_limits,
+    function_spaces,
     gradient_steps,
+    plain_kernels,
+    rectifier_kernels,
+    ridgeless_regression,
     tangent_limits,
     tangents,
     wide_layers,
 )
 
 __all__ = [
+    "plain_kernels", "rectifier_kernels", "function_spaces", "ridgeless_regression",
     "wide_layers", "deep_limits", "tangents", "gradient_steps", "tangent_limits",
 ]  # fmt: skip
