@@ -48,9 +48,9 @@ class Hyperparameters(NamedTuple):
     ) -> "Hyperparameters":
         """Those of a kernel (unless it is a function, or `kernels` is false) and the noise."""
         known = kernel.hyperparameters() if kernels and isinstance(kernel, Kernel) else {}
-        values = {name: torch.as_tensor(value).detach() for name, value in known.items()}
+        values = {name: _double(value) for name, value in known.items()}
         sizes = {name: len(v) if v.ndim else None for name, v in values.items()}
-        logs = [v.double().reshape(-1).cpu().numpy() for v in values.values()]
+        logs = [v.reshape(-1).numpy() for v in values.values()]
         if noisy:
             sizes[NOISE] = None
             logs.append(np.array([noise]))
@@ -78,10 +78,7 @@ class Hyperparameters(NamedTuple):
 
     def vector(self, gradients: Mapping[str, Any]) -> np.ndarray:
         """Derivatives by name as one vector."""
-        parts = [
-            torch.as_tensor(gradients[name]).detach().double().reshape(-1).cpu().numpy()
-            for name in self.sizes
-        ]
+        parts = [_double(gradients[name]).reshape(-1).numpy() for name in self.sizes]
         return np.concatenate(parts) if parts else np.empty(0)
 
     def bounds(self, width: float, *, least_noise: float) -> list[tuple[float, float]]:
@@ -91,3 +88,12 @@ class Hyperparameters(NamedTuple):
             low, high = ranges[-1]
             ranges[-1] = (max(low, math.log(least_noise)), high)
         return ranges
+
+
+def _double(value: Any) -> Tensor:
+    """A number or tensor in double precision, on the CPU."""
+    return (
+        torch.as_tensor(value).detach().cpu().double()
+        if isinstance(value, Tensor)
+        else (torch.tensor(value, dtype=torch.float64))
+    )

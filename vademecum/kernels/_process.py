@@ -12,17 +12,29 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vademecum.arguments import number, whole
 from vademecum.kernels._covariance import between, covariance, row_portions, variances
 from vademecum.kernels._evidence import DENSE
 from vademecum.kernels._factor import Factor
 from vademecum.kernels._iterative import System
 
-__all__ = ["Process", "fits", "units"]
+__all__ = ["Process", "check_options", "draws", "fits", "units"]
 
 
 def fits(x: Tensor, memory: int | None) -> bool:
     """Whether the matrix of the inputs, and what is made of it, keep to the memory."""
     return memory is None or DENSE * len(x) ** 2 * x.element_size() <= memory
+
+
+def check_options(estimator: Any) -> None:
+    """See to it that the numbers an estimator was given are in range."""
+    if estimator.noise is not None:
+        number("noise", estimator.noise, low=0)
+    whole("restarts", estimator.restarts, low=0)
+    whole("max_iter", estimator.max_iter, low=1)
+    number("tol", estimator.tol, above=0)
+    if estimator.memory is not None:
+        whole("memory", estimator.memory, low=1)
 
 
 def units(y: Float[Tensor, " n t"], normalize: bool) -> tuple[Tensor, Tensor]:
@@ -31,6 +43,15 @@ def units(y: Float[Tensor, " n t"], normalize: bool) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(y[0]), torch.ones_like(y[0])
     scale = y.double().std(0, correction=0).to(y)
     return y.double().mean(0).to(y), torch.where(scale > 0, scale, torch.ones_like(scale))
+
+
+def draws(K: Float[Tensor, " m m *t"], normals: Float[Tensor, " m *t s"]) -> Tensor:
+    """Normal vectors with the covariance K, for each target; what rounding made negative is 0."""
+    several = K.ndim == 3
+    K, normals = (K.movedim(-1, 0), normals.movedim(1, 0)) if several else (K, normals)
+    lengths, directions = torch.linalg.eigh(K)
+    drawn = (directions * lengths.clamp(min=0).sqrt()[..., None, :]) @ normals
+    return drawn.movedim(0, 1) if several else drawn
 
 
 class Process(NamedTuple):

@@ -1,14 +1,14 @@
 r"""What rounding did to the solution of $(K + D) \alpha = Y$, measured and not bounded.
 
-With the residual $r = Y - (K + D) \alpha$ taken in double precision the prediction $f = \sum_i
-\alpha_i k(\cdot, x_i)$ is off by $\sqrt{r^\top (K + D)^{-1} r}$ in the norm of the kernel (of $k$
-plus noise), where it is itself $\sqrt{Y^\top \alpha}$ long. From one per cent on there is a
-warning that names an estimate of the condition number. A function that is no `Kernel` is asked in
-the precision of the inputs, so that its own rounding is not seen.
+With the residual $r = Y - (K + D) \alpha$ taken in double precision the coefficients are off by
+$\delta = (K + D)^{-1} r$, and the prediction $f(x) = k(x)^\top \alpha$ by $k(x)^\top \delta$, which
+is looked at at inputs and at midpoints of inputs. The decomposition that gave $\alpha$ makes
+$\delta$ too small where it is bad, so that $r$ itself is compared with $f$ as well; what jitter did
+counts. From one per cent on there is a warning that names an estimate of the condition number. A
+function that is no `Kernel` is asked in the precision of the inputs: its own rounding is not seen.
 """
 
 import inspect
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,9 +21,23 @@ from vademecum.kernels._covariance import between, row_portions
 from vademecum.kernels._factor import Factor
 from vademecum.kernels._kernel import Kernel
 
-__all__ = ["Rounding", "rounding", "wide_product"]
+__all__ = ["Rounding", "Wide", "rough", "rounding"]
 
+_OURS = ("vademecum.", "torch.", "jaxtyping.")  # with what wraps our functions
+_PROBES = 256  # inputs, and as many midpoints, where predictions are looked at
 _TOLERATED = 0.01  # share of the answer that rounding may be, without a warning
+
+
+def rough(kernel: Any, noise: float, x: Tensor) -> bool:
+    r"""Whether rounding of a matrix in less than double precision may reach the noise in it.
+
+    Errors of $\varepsilon \bar k$ in all entries move eigenvalues by some $\varepsilon \sqrt n\,
+    \bar k$, where $\bar k$ is the mean variance; the least eigenvalues are those of the noise.
+    """
+    if x.dtype == torch.float64 or not isinstance(kernel, Kernel):
+        return False
+    size = float(kernel.diagonal(x).double().mean()) * len(x) ** 0.5
+    return torch.finfo(x.dtype).eps * size > _TOLERATED * noise**2
 
 
 class Rounding(NamedTuple):
@@ -32,17 +46,28 @@ class Rounding(NamedTuple):
     residual: float
     r"""The largest $\|r\| / \|y\|$ of a target."""
     share: float
-    """The share of the answer that rounding is, in the norm of the kernel."""
+    """The share of the predictions that rounding is."""
 
 
-def wide_product(kernel: Any, x: Tensor, alpha: Float[Tensor, " n t"]) -> Float[Tensor, " n t"]:
-    """The product of the kernel's matrix with coefficients, in double precision."""
-    wide = x.double() if isinstance(kernel, Kernel) else x
-    parts = [
-        between(kernel, wide[rows], wide).double() @ alpha.double()
-        for rows in row_portions(len(x), len(x), wide, None)
-    ]
-    return torch.cat(parts)
+class Wide(NamedTuple):
+    """What the kernel says in double precision."""
+
+    product: Float[Tensor, " n t"]
+    """The product of its matrix with the coefficients."""
+    probes: Float[Tensor, " m n"]
+    """Its rows where predictions are looked at."""
+
+    @classmethod
+    def of(cls, kernel: Any, x: Tensor, alpha: Float[Tensor, " n t"]) -> "Wide":
+        """For a kernel at inputs, and at midpoints of neighbours in the order given."""
+        wide = x.double() if isinstance(kernel, Kernel) else x
+        parts = [
+            between(kernel, wide[rows], wide).double() @ alpha.double()
+            for rows in row_portions(len(x), len(x), wide, None)
+        ]
+        some = wide[:: max(1, len(x) // _PROBES)][:_PROBES]
+        points = torch.cat([some, (some + some.roll(1, 0)) / 2])
+        return cls(torch.cat(parts), between(kernel, points, wide).double())
 
 
 def rounding(
@@ -50,7 +75,7 @@ def rounding(
     alpha: Float[Tensor, " n t"],
     y: Float[Tensor, " n t"],
     *,
-    product: Float[Tensor, " n t"],
+    wide: Wide,
     diagonal: float | Tensor,
     matrix: Callable[[], Tensor],
     name: str,
@@ -61,24 +86,26 @@ def rounding(
         factor: The decomposition they come from.
         alpha: The coefficients.
         y: The targets.
-        product: The product of the matrix with them, in double precision.
-        diagonal: What was added to its diagonal.
+        wide: What the kernel says in double precision.
+        diagonal: What was added to the diagonal of its matrix.
         matrix: Gives the matrix, for its condition number.
         name: What the user could give more of.
     """
-    added = torch.as_tensor(diagonal, dtype=torch.float64).to(product) + factor.jitter
-    residual = y.double() - product - added.expand(len(y))[:, None] * alpha
+    added = torch.as_tensor(diagonal, dtype=torch.float64).to(wide.product)
+    residual = y.double() - wide.product - added.expand(len(y))[:, None] * alpha
     norms = residual.norm(dim=0) / y.double().norm(dim=0).clamp(min=torch.finfo(y.dtype).tiny)
-    wrong = float(factor.half(residual.to(y.dtype)).double().square().sum())
-    right = float((y.double() * alpha).sum())
-    share = math.sqrt(wrong / right) if right > 0 else 0.0
+    moved = wide.probes @ factor.solve(residual.to(y.dtype)).double()
+    pairs = ((moved, wide.probes @ alpha.double()), (residual, wide.product))
+    shares = [float(a.norm() / b.norm()) for a, b in pairs if b.any()]
+    share = max(shares, default=0.0)
     if share >= _TOLERATED:
         K = matrix().clone()
-        K.diagonal().add_(added.to(K))
+        K.diagonal().add_((added + factor.jitter).to(K))
+        better = "" if y.dtype == torch.float64 else ", or double precision"
         _warn(
             f"rounding in {y.dtype} is about {share:.1%} of the predictions: the matrix of"
             f" {len(y)} inputs has an estimated condition number of {factor.condition(K):.2g};"
-            f" take more {name}, or double precision"
+            f" take more {name}{better}"
         )
     return Rounding(float(norms.max()), share)
 
@@ -86,6 +113,6 @@ def rounding(
 def _warn(message: str) -> None:
     """Warn at the line outside of this library that asked for the work."""
     frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("vademecum."):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, RuntimeWarning, stacklevel=level + 1)

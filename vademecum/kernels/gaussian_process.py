@@ -25,14 +25,18 @@ from torch import Tensor
 from vademecum.arguments import number, whole
 from vademecum.estimators import as_targets, like_input, warn_unconverged
 from vademecum.kernels._covariance import (
-    answer, as_kernel, covariance, inputs, refuse_conflicts,
+    answer,
+    as_kernel,
+    covariance,
+    inputs,
+    refuse_conflicts,
 )  # fmt: skip
 from vademecum.kernels._evidence import dense_fit
 from vademecum.kernels._hyperparameters import NOISE, Hyperparameters
 from vademecum.kernels._iterative import PROBES, iterative_fit
 from vademecum.kernels._learning import learnt
-from vademecum.kernels._process import Process, fits, units
-from vademecum.kernels._rounding import rounding, wide_product
+from vademecum.kernels._process import Process, check_options, draws, fits, units
+from vademecum.kernels._rounding import Wide, rough, rounding
 from vademecum.kernels.radial import RBFKernel
 
 __all__ = ["GaussianProcess"]
@@ -46,6 +50,7 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Given arrays it is a scikit-learn estimator; given tensors it computes on their device, in
     their dtype, and answers with tensors. Several targets are independent processes that share
     kernel and noise. Before `fit` it is the prior, which `predict` and `sample_y` then describe.
+    Where rounding would be a per cent of the noise, it computes in double precision.
 
     Args:
         kernel: The covariance, a `Kernel` or any function of x1 and x2 that gives their matrix. By
@@ -72,8 +77,8 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         log_marginal_likelihood_error_: Its standard error; 0 where it is exact.
         jitter_: What was added to the diagonal so that it could be decomposed; most often 0.
         residual_: The largest $\|y - A \alpha\| / \|y\|$ of a target.
-        rounding_: What rounding did to the mean, as a share of it, in the norm of the kernel; above
-            `memory` it is not known.
+        rounding_: What rounding did to the mean, as a share of it; not known above `memory`.
+        dtype_: The dtype it was computed in, that of the inputs or torch.float64.
         n_iter_: Iterations of learning; 0 if nothing was to be learnt.
 
     References:
@@ -123,7 +128,7 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         x = inputs(self, X, reset=True)
         targets = as_targets(y, x)
-        self._check()
+        check_options(self)
         columns = targets.reshape(len(x), -1)
         if self.noise == 0:
             refuse_conflicts(x, columns, "noise")
@@ -136,15 +141,6 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._one = targets.ndim == 1
         self.alpha_ = like_input(alpha[:, 0] if self._one else alpha, X)
         return self
-
-    def _check(self) -> None:
-        if self.noise is not None:
-            number("noise", self.noise, low=0)
-        whole("restarts", self.restarts, low=0)
-        whole("max_iter", self.max_iter, low=1)
-        number("tol", self.tol, above=0)
-        if self.memory is not None:
-            whole("memory", self.memory, low=1)
 
     def _learn(self) -> None:
         """Set kernel and noise: those given, or the likeliest."""
@@ -159,15 +155,17 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if not len(known.start):
             return
         exact, eps = fits(x, self.memory), torch.finfo(x.dtype).eps
+        wide = x.dtype != torch.float64 and fits(x.double(), self.memory)
         tol = self.tol if exact else max(self.tol, 0.5 / (len(x) * PROBES) ** 0.5)
         found = learnt(
-            lambda theta: self._objective(known, theta),
+            lambda theta, refined: self._objective(known, theta, refined),
             known.start,
             known.bounds(_WIDTH, least_noise=eps**0.5 * (power or 1.0) ** 0.5),
             tol=tol,
             eps=eps if exact else tol,
             max_iter=self.max_iter,
             restarts=self.restarts,
+            refinable=wide,
             random=check_random_state(self.random_state),
             progress=bool(self.progress),
         )
@@ -179,37 +177,46 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel_, self.noise_ = known.at(found.theta)
         self.n_iter_ = found.n_iter
 
-    def _objective(self, known: Hyperparameters, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def _objective(
+        self, known: Hyperparameters, theta: np.ndarray, wide: bool
+    ) -> tuple[float, np.ndarray]:
         kernel, noise = known.at(theta)
-        fit = self._fit(kernel, noise, gradient=known.names, limited=False)
+        fit = self._fit(kernel, noise, gradient=known.names, limited=False, wide=wide)
         count = self._data[1].numel()
         return -fit.value / count, -known.vector(fit.gradients) / count
 
-    def _fit(self, kernel: Any, noise: float, *, gradient: Any = (), limited: bool = True) -> Any:
+    def _fit(
+        self, kernel: Any, noise: float, *, gradient: Any = (), limited: bool = True,
+        wide: bool = False,
+    ) -> Any:  # fmt: skip
         x, y, seed = self._data
         memory: Any = self.memory
-        if fits(x, self.memory):
-            return dense_fit(kernel, noise, x, y, gradient=gradient, limited=limited)
-        return iterative_fit(
-            kernel, noise, x, y, memory=memory, tol=self.tol, seed=seed, gradient=gradient,
-            progress=bool(self.progress),
-        )  # fmt: skip
+        if not fits(x, memory):
+            return iterative_fit(
+                kernel, noise, x, y, memory=memory, tol=self.tol, seed=seed, gradient=gradient,
+                progress=bool(self.progress),
+            )  # fmt: skip
+        if (wide or rough(kernel, noise, x)) and fits(x.double(), memory):
+            x, y = x.double(), y.double()
+        return dense_fit(kernel, noise, x, y, gradient=gradient, limited=limited)
 
     def _condition(self) -> Tensor:
         """Solve for the coefficients, and say what rounding did to them."""
-        x, y, _ = self._data
-        fit = self._fit(self.kernel_, self.noise_)
-        self._process = Process(self.kernel_, x, fit.alpha, fit.factor, fit.system, self.tol)
+        kernel, noise = self.kernel_, self.noise_
+        fit = self._fit(kernel, noise)
+        x, y = (v.to(fit.alpha) for v in self._data[:2])
+        self._process = Process(kernel, x, fit.alpha, fit.factor, fit.system, self.tol)
         self.log_marginal_likelihood_ = fit.value
         self.log_marginal_likelihood_error_ = fit.error
         self.residual_, self.rounding_, self.jitter_ = fit.residual, float("nan"), 0.0
         if fit.factor is not None:
             self.jitter_ = fit.factor.jitter
             self.residual_, self.rounding_ = rounding(
-                fit.factor, fit.alpha, y, product=wide_product(self.kernel_, x, fit.alpha),
-                diagonal=self.noise_**2, matrix=lambda: covariance(self.kernel_, x), name="noise",
+                fit.factor, fit.alpha, y, wide=Wide.of(kernel, x, fit.alpha), diagonal=noise**2,
+                matrix=lambda: covariance(kernel, x), name="noise",
             )  # fmt: skip
-        return fit.alpha
+        self.dtype_ = fit.alpha.dtype
+        return fit.alpha.to(self._data[0])
 
     def log_marginal_likelihood(
         self, hyperparameters: Mapping[str, Any] | None = None, *, gradient: bool = False
@@ -286,11 +293,7 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         whole("n_samples", n_samples, low=1)
         mean, K = self._moments(X, std=False, cov=True, noisy=False)
-        K = K.movedim(-1, 0) if K.ndim == 3 else K
-        lengths, directions = torch.linalg.eigh(K)
-        root = directions * lengths.clamp(min=0).sqrt()[..., None, :]
-        shape = (*K.shape[:-1], n_samples)
-        drawn = torch.from_numpy(check_random_state(random_state).standard_normal(shape)).to(root)
-        drawn = root @ drawn  # (m, samples), or (t, m, samples)
-        drawn = (drawn.movedim(0, 1) if K.ndim == 3 else drawn) + mean[..., None]
+        shape = (*K.shape[1:], n_samples)  # (m, samples), or (m, t, samples)
+        normals = torch.from_numpy(check_random_state(random_state).standard_normal(shape))
+        drawn = draws(K, normals.to(K)) + mean[..., None]
         return answer(drawn, X)

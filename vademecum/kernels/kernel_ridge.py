@@ -32,7 +32,7 @@ from vademecum.kernels._covariance import (
 from vademecum.kernels._factor import factorised
 from vademecum.kernels._iterative import System
 from vademecum.kernels._process import fits
-from vademecum.kernels._rounding import Rounding, rounding, wide_product
+from vademecum.kernels._rounding import Rounding, Wide, rounding
 from vademecum.kernels.matrices import evaluated
 from vademecum.kernels.radial import RBFKernel
 
@@ -62,8 +62,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         dual_coef_: The coefficients c, of shape (n,) or (n, t).
         jitter_: What was added to the diagonal so that it could be decomposed; most often 0.
         residual_: The largest $\|y - (K + \alpha S^{-1}) c\| / \|y\|$ of a target.
-        rounding_: What rounding did to the function, as a share of it, in the norm of the kernel;
-            above `memory` it is not known.
+        rounding_: What rounding did to predictions, as a share; not known above `memory`.
         n_iter_: The most iterations of conjugate gradients; 1 for a decomposition.
 
     References:
@@ -153,8 +152,9 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         factor = factorised(K, diagonal=diagonal)
         c = factor.solve(y)
         self.jitter_ = max(self.jitter_, factor.jitter)
-        wide = K.double() @ c.double() if kernel is None else wide_product(kernel, x, c)
-        known: Any = {"product": wide, "diagonal": diagonal, "matrix": lambda: K, "name": "alpha"}
+        same = K.double() if kernel is None else None
+        wide = Wide.of(kernel, x, c) if same is None else Wide(same @ c.double(), same)
+        known: Any = {"wide": wide, "diagonal": diagonal, "matrix": lambda: K, "name": "alpha"}
         return c, rounding(factor, c, y, **known)
 
     def _iterated(
