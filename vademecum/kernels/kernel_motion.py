@@ -12,13 +12,13 @@ with the width $m$ (proven is $1 / \sqrt m$). The cosine $\langle K_0, K_1 \rang
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vademecum.arguments import floats
-from vademecum.kernels.tangent_kernel import Outputs, empirical_ntk
+from vademecum.kernels.tangent_kernel import empirical_ntk
 from vademecum.models import Output
 from vademecum.results import one_line
 
@@ -48,7 +48,7 @@ def ntk_drift(
     x: Any,
     start: nn.Module | Mapping[str, Tensor] | Tensor,
     *,
-    outputs: Outputs = "full",
+    outputs: Literal["full", "diagonal", "trace", "sum"] = "full",
     memory: int | None = None,
     progress: bool = False,
     frozen: bool = True,
