@@ -63,7 +63,7 @@ def _computed(reader: Reader, call: Call) -> Entry:
     assert made is not None
 
     def here(*tensors: Tensor) -> Tensor:
-        return call.bind(lambda c: _like(c, tensors[0]))(*tensors)
+        return call.bind(lambda c: _like(c, tensors[0]))(*(t.clone() for t in tensors))
 
     reader.program.before.append((made.index, here, [v.index for v in call.tensors]))
     return Entry(made.index, -1, (), IDENTITY)
@@ -152,6 +152,13 @@ def _shape(reader: Reader, call: Call, entry: Entry) -> Entry:
     return entry.like(layout)
 
 
+def _indexed(reader: Reader, call: Call, entry: Entry) -> Entry:
+    index = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
+    if any(i is not None and i is not ... and i != slice(None) for i in index):
+        raise refused(call, "it takes a part of the signal")
+    return _shape(reader, call, entry)
+
+
 def _order(reader: Reader, call: Call, entry: Entry) -> Entry:
     order = permutation(call.bind(), call.tensors[0].tensor.shape)
     if order is None or order[0] != 0:
@@ -175,18 +182,26 @@ def _pooled(reader: Reader, call: Call, entry: Entry, selects: bool = False) -> 
     def linear(t: Tensor) -> Tensor:
         return bound(t.permute(0, *(1 + i for i in order))[:, None])[:, 0]
 
-    return _averaged(reader, entry, linear, tuple(sizes), selects)
+    step = Average(linear, selects, _windows(call, sizes, order))
+    return _averaged(reader, entry, step, tuple(sizes))
 
 
-def _averaged(
-    reader: Reader,
-    entry: Entry,
-    linear: Callable[[Tensor], Tensor],
-    sizes: tuple[int, ...],
-    selects: bool,
-) -> Entry:
+def _windows(call: Call, sizes: torch.Size, order: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Windows that lie side by side, of the same size in each axis, if these are pooled."""
+    before = call.tensors[0].tensor.shape[2:]
+    windows = tuple(n // m for n, m in zip(before, sizes, strict=True))
+    probe = torch.rand(1, 1, *before, dtype=torch.float64, generator=torch.Generator())
+    if "avg_pool" not in call.name or order != tuple(range(len(order))):
+        return None
+    wanted = probe[0]
+    for i, (w, m) in enumerate(zip(windows, sizes, strict=True), 1):
+        wanted = wanted.narrow(i, 0, w * m).unflatten(i, (m, w)).mean(i + 1)
+    return windows if torch.allclose(call.bind()(probe)[0], wanted, rtol=1e-12) else None
+
+
+def _averaged(reader: Reader, entry: Entry, step: Average, sizes: tuple[int, ...]) -> Entry:
     register = reader.register_of(entry)._replace(axes=sizes)
-    number = reader.program.add(Average(linear, selects), (entry.register,), register)
+    number = reader.program.add(step, (entry.register,), register)
     return Entry(None, number, ((CHANNEL,), *((i,) for i in range(len(sizes)))), IDENTITY)
 
 
@@ -217,7 +232,7 @@ def _mean(reader: Reader, call: Call, entry: Entry) -> Entry:
         return t.mean([1 + i for i in gone]) * total if gone else t * total
 
     left = {a: i for i, a in enumerate(a for a in range(len(axes)) if a not in gone)}
-    found = _averaged(reader, entry, linear, tuple(axes[a] for a in left), False)
+    found = _averaged(reader, entry, Average(linear, False), tuple(axes[a] for a in left))
     keep = bool(names.get("keepdim", False))
     layout = [
         tuple(a if a == CHANNEL else left[a] for a in part) if i not in places else ()
@@ -270,4 +285,5 @@ _READERS: dict[str, Callable[[Reader, Call, Entry], Entry]] = {
     **dict.fromkeys(_POOLS, _pooled),
     **dict.fromkeys(("mean", "sum"), _mean),
     "pad": _padded,
+    "getitem": _indexed,
 }

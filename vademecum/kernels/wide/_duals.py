@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from vademecum.expectations import ClosedForm, Cosine, Erf, Gelu, Sine, TwoSlopes
+from vademecum.kernels.wide._workspace import Workspace
 
 __all__ = ["Closed", "Dual", "Slopes", "correlation", "known_dual"]
 
@@ -38,7 +39,7 @@ class Dual(Protocol):
         ...
 
     def maps(
-        self, k: Tensor, q: Tensor, p: Tensor, *, slopes: bool, owned: bool
+        self, k: Tensor, q: Tensor, p: Tensor, room: Workspace, *, slopes: bool, owned: bool
     ) -> tuple[Tensor, Tensor | None, float]:
         """Covariances after the activation, products of slopes, and a factor of the latter.
 
@@ -46,6 +47,7 @@ class Dual(Protocol):
             k: Covariances, which may be overwritten if they are owned.
             q: Variances of the first numbers, which broadcast to those.
             p: Variances of the second.
+            room: Where blocks come from.
             slopes: Whether products of slopes are wanted.
             owned: Whether the covariances may be overwritten.
         """
@@ -74,16 +76,16 @@ class Slopes(NamedTuple):
         return TwoSlopes(self.a, self.b).mean(q)
 
     def maps(
-        self, k: Tensor, q: Tensor, p: Tensor, *, slopes: bool, owned: bool
+        self, k: Tensor, q: Tensor, p: Tensor, room: Workspace, *, slopes: bool, owned: bool
     ) -> tuple[Tensor, Tensor | None, float]:
         a, b = self.a**2, 2 * self.b**2 / math.pi
         if b == 0:
             return (k.mul_(a) if owned else k * a), (torch.full_like(k, a) if slopes else None), 1.0
         c = correlation(k, q, p, owned=owned)
-        slope = torch.asin(c)
+        slope = torch.asin(c, out=room.empty(c.shape, c))
         if a:
             slope.add_(a / b)
-        root = torch.addcmul(_one(c), c, c, value=-1).sqrt_()
+        root = torch.addcmul(_one(c), c, c, value=-1, out=room.empty(c.shape, c)).sqrt_()
         root.addcmul_(c, slope).mul_(q.sqrt() * b).mul_(p.sqrt())
         return root, (slope if slopes else None), b
 
@@ -103,7 +105,7 @@ class Closed(NamedTuple):
         return self.outer * self.form.mean(self.inner**2 * q)
 
     def maps(
-        self, k: Tensor, q: Tensor, p: Tensor, *, slopes: bool, owned: bool
+        self, k: Tensor, q: Tensor, p: Tensor, room: Workspace, *, slopes: bool, owned: bool
     ) -> tuple[Tensor, Tensor | None, float]:
         c = correlation(k, q, p, owned=owned)
         q, p = self.inner**2 * q, self.inner**2 * p

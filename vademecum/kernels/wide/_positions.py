@@ -16,7 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Taps", "along_diagonals", "at_equal_positions", "both_positions", "joint_diagonal"]
+from vademecum.kernels.wide._workspace import Workspace
+
+__all__ = ["Taps", "along_diagonals", "at_equal_positions", "both_positions", "joint_diagonal",
+           "windows_averaged"]  # fmt: skip
 
 
 class Taps(NamedTuple):
@@ -45,33 +48,32 @@ class Taps(NamedTuple):
         return found
 
 
-def along_diagonals(k: Tensor, axes: tuple[Taps, ...], full: bool) -> Tensor:
+def along_diagonals(k: Tensor, axes: tuple[Taps, ...], full: bool, room: Workspace) -> Tensor:
     """The sum over all taps of covariances (a, b, *positions), once or twice the positions."""
-    d = len(axes)
+    d, given = len(axes), k
     for i, taps in enumerate(axes):
         places = (2 + i, 2 + d + i) if full else (2 + i,)
-        k = _one_axis(k, taps, places)
+        before, k = k, _one_axis(k, taps, places, room)
+        if before is not given and before is not k:
+            room.give(before)
     return k
 
 
-def _one_axis(k: Tensor, taps: Taps, places: tuple[int, ...]) -> Tensor:
-    n = k.shape[places[0]]
-    windows = taps.windows(n)
+def _one_axis(k: Tensor, taps: Taps, places: tuple[int, ...], room: Workspace) -> Tensor:
     if taps == Taps(1, 1, (0, 0), 1):
         return k
-    out: Tensor | None = None
+    n = k.shape[places[0]]
     m = taps.length(n)
-    for to, at in sorted(windows, key=lambda w: w[0].start - w[0].stop):  # the widest first
-        there, here = _at(k.ndim, places, to), _at(k.ndim, places, at)
-        if out is None:
-            shape = [m if i in places else s for i, s in enumerate(k.shape)]
-            if to == slice(0, m):
-                out = k[here].clone(memory_format=torch.contiguous_format)
-                continue
-            out = k.new_zeros(shape)
-        out[there] += k[here]
-    if out is None:  # it sees padding alone
-        out = k.new_zeros([m if i in places else s for i, s in enumerate(k.shape)])
+    out = room.empty([m if i in places else s for i, s in enumerate(k.shape)], k)
+    windows = sorted(taps.windows(n), key=lambda w: w[0].start - w[0].stop)  # the widest first
+    if not windows or windows[0][0] != slice(0, m):
+        out.zero_()
+    for i, (to, at) in enumerate(windows):
+        there, here = out[_at(k.ndim, places, to)], k[_at(k.ndim, places, at)]
+        if i == 0:
+            there.copy_(here)
+        else:
+            there += here
     return out
 
 
@@ -101,6 +103,23 @@ def both_positions(k: Tensor, axes: int, linear: Callable[[Tensor], Tensor], ful
 
 def _unfold(k: Tensor, lead: torch.Size) -> Tensor:
     return k.reshape(*lead, *k.shape[1:])
+
+
+def windows_averaged(k: Tensor, windows: tuple[int, ...], full: bool, room: Workspace) -> Tensor:
+    """Means over windows side by side, along all axes of positions: in place of pooling calls."""
+    if k.shape[2:] == (windows * 2 if full else windows):
+        return k.flatten(2).mean(-1).reshape(*k.shape[:2], *(1 for _ in k.shape[2:]))
+    for i, w in enumerate(windows * 2 if full else windows):
+        m = k.shape[2 + i] // w
+        parts = [k[_at(k.ndim, (2 + i,), slice(t, t + w * (m - 1) + 1, w))] for t in range(w)]
+        out = room.empty(parts[0].shape, k)
+        torch.add(parts[0], parts[1], out=out) if w > 1 else out.copy_(parts[0])
+        for part in parts[2:]:
+            out += part
+        if i > 0:
+            room.give(k)
+        k = out
+    return k.div_(torch.Size(windows).numel() ** (2 if full else 1))
 
 
 def at_equal_positions(k: Tensor, axes: int) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from vademecum.arrays import portions
 from vademecum.kernels.wide._positions import at_equal_positions
 from vademecum.kernels.wide._steps import Moments, Pairs, Step
+from vademecum.kernels.wide._workspace import Workspace
 
 __all__ = ["Known", "Program", "Register"]
 
@@ -103,11 +104,11 @@ class Program:
         self, x: Tensor, weight: float, bias: float, *, tangent: bool, memory: int
     ) -> tuple[Known, Tensor, Tensor | None]:
         """Inputs with themselves: what pairs need to know, covariances and tangent kernels."""
-        blocks = []
+        blocks, room = [], Workspace()
         each = 8 * 8 * self.entries()
         for some in portions(len(x), each=each, memory=memory):
             raw = self.prepared(x[some].double())
-            pairs = Pairs((raw, raw), None, {}, tangent, weight, bias)
+            pairs = Pairs((raw, raw), None, {}, tangent, weight, bias, room)
             blocks.append((pairs.found, self._run(pairs)))
         known = {
             key: tuple(torch.cat(each) for each in zip(*(b[0][key] for b in blocks), strict=True))
@@ -123,11 +124,12 @@ class Program:
         known: tuple[Known, Known],
         weight: float,
         bias: float,
+        room: Workspace,
         *,
         tangent: bool,
     ) -> Tensor:
         """Covariances, or tangent kernels, of all pairs of two sets of inputs."""
-        m = self._run(Pairs(raw, known, {}, tangent, weight, bias))
+        m = self._run(Pairs(raw, known, {}, tangent, weight, bias, room))
         k = _tangent(m) if tangent else m.k
         return k.reshape(k.shape[:2])
 
@@ -140,12 +142,24 @@ class Program:
                 if i in self.full and not step.full:
                     m = _at_equal(m, len(self.registers[i].axes))
                 given.append(m)
-            for i in set(step.inputs):
-                if self.last[i] == step.output:
-                    del signals[i]
             signals[step.output] = step.run(pairs, *given)
-            del given
+            gone = [i for i in set(step.inputs) if self.last[i] == step.output]
+            _give_back(pairs.room, [signals.pop(i) for i in gone], signals)
         return signals[self.result]
+
+
+def _give_back(room: Workspace, gone: list[Moments], left: dict[int, Moments]) -> None:
+    """Blocks of signals that nobody needs any more, nor shares, are free."""
+    used = {_place(t) for m in left.values() for t in (m.k, m.theta) if t is not None}
+    for m in gone:
+        for t in (m.k, m.theta):
+            if t is not None and _place(t) not in used:
+                used.add(_place(t))
+                room.give(t)
+
+
+def _place(t: Tensor) -> int:
+    return t.untyped_storage().data_ptr()
 
 
 def _at_equal(m: Moments, axes: int) -> Moments:

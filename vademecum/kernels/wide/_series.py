@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vademecum.expectations import GaussianExpectations, hermite_coefficients
 from vademecum.kernels.wide._duals import correlation
+from vademecum.kernels.wide._workspace import Workspace
 from vademecum.models import warn_of_slow_path
 
 __all__ = ["Series"]
@@ -33,7 +34,7 @@ class Series:
         return self.integrals.mean(q)
 
     def maps(
-        self, k: Tensor, q: Tensor, p: Tensor, *, slopes: bool, owned: bool
+        self, k: Tensor, q: Tensor, p: Tensor, room: Workspace, *, slopes: bool, owned: bool
     ) -> tuple[Tensor, Tensor | None, float]:
         c = correlation(k, q, p, owned=owned)
         value = self._product(c, q, p, 0)

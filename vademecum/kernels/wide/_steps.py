@@ -26,7 +26,9 @@ from vademecum.kernels.wide._positions import (
     at_equal_positions,
     both_positions,
     joint_diagonal,
+    windows_averaged,
 )
+from vademecum.kernels.wide._workspace import Workspace
 
 __all__ = [
     "Activation", "Average", "Layer", "Moments", "Norm", "Pairs", "Scale", "Source", "Step", "Sum",
@@ -55,6 +57,7 @@ class Pairs(NamedTuple):
     tangent: bool
     weight: float
     bias: float
+    room: Workspace
 
 
 class Step:
@@ -122,26 +125,32 @@ class Layer(Step):
         weight = pairs.weight
         for taps in self.taps:
             weight /= taps.size
-        theta = None
-        if pairs.tangent and self.weight_trains:
-            mixed = m.k if m.theta is None else torch.add(m.k, m.theta, alpha=m.factor)
-            own = m.theta is not None  # mixed is new then
-            theta = self._gathered(mixed, weight, bias if self.bias_trains else 0.0, own)
-        elif m.theta is not None:
-            theta = self._gathered(m.theta, weight * m.factor, 0.0, False)
-        if theta is None and pairs.tangent and self.bias_trains and bias:
-            theta = torch.zeros_like(self._gathered(m.k, 1.0, 0.0, False))
-        if theta is not None and not self.weight_trains and self.bias_trains and bias:
-            theta = theta + bias
-        return Moments(self._gathered(m.k, weight, bias, m.owned), theta)
+        theta, shift = None, bias if self.bias_trains else 0.0
+        if pairs.tangent and m.theta is not None:
+            mixed, factor = m.theta, m.factor
+            if self.weight_trains:
+                mixed, factor = pairs.room.empty(m.k.shape, m.k), 1.0
+                torch.add(m.k, m.theta, alpha=m.factor, out=mixed)
+            theta = self._gathered(pairs, mixed, weight * factor, shift, self.weight_trains)
+            if mixed is not m.theta and theta.data_ptr() != mixed.data_ptr():
+                pairs.room.give(mixed)
+        elif pairs.tangent and self.weight_trains and bias != shift:
+            theta = self._gathered(pairs, m.k, weight, shift, False)
+        k = self._gathered(pairs, m.k, weight, bias, m.owned)
+        if pairs.tangent and theta is None:  # the first layer that trains
+            if self.weight_trains:
+                theta = pairs.room.empty(k.shape, k).copy_(k)
+            elif shift:
+                theta = torch.full_like(k, shift)
+        return Moments(k, theta)
 
-    def _gathered(self, k: Tensor, weight: float, bias: float, owned: bool) -> Tensor:
+    def _gathered(self, pairs: Pairs, k: Tensor, weight: float, bias: float, owned: bool) -> Tensor:
         out = joint_diagonal(k, self.axes, self.chosen, self.full)
         if self.taps:
             if self.order != tuple(range(self.axes)):
                 twice = (*self.order, *(self.axes + i for i in self.order))
                 out = out.permute(0, 1, *(2 + i for i in (twice if self.full else self.order)))
-            out = along_diagonals(out, self.taps, self.full)
+            out = along_diagonals(out, self.taps, self.full, pairs.room)
         mine = owned or out.untyped_storage().data_ptr() != k.untyped_storage().data_ptr()
         out = out.mul_(weight) if mine else out * weight
         return out.add_(bias) if bias else out
@@ -156,7 +165,8 @@ class Activation(Step):
     def run(self, pairs: Pairs, *given: Moments) -> Moments:
         (m,) = given
         q, p, mean = _variances(self, pairs, m)
-        k, slope, factor = self.dual.maps(m.k, q, p, slopes=m.theta is not None, owned=m.owned)
+        wanted = m.theta is not None
+        k, slope, factor = self.dual.maps(m.k, q, p, pairs.room, slopes=wanted, owned=m.owned)
         theta = None if slope is None or m.theta is None else slope.mul_(m.theta)
         if pairs.known is None:
             mean = self.dual.mean(mean)[None]
@@ -221,8 +231,13 @@ class Norm(Step):
 class Average(Step):
     """A linear map over positions: pooling, padding."""
 
-    def __init__(self, linear: Callable[[Tensor], Tensor], selects: bool):
-        self.linear, self.selects = linear, selects
+    def __init__(
+        self,
+        linear: Callable[[Tensor], Tensor],
+        selects: bool,
+        windows: tuple[int, ...] | None = None,
+    ):
+        self.linear, self.selects, self.windows = linear, selects, windows
 
     def wants_full(self, after: bool) -> bool:
         return after if self.selects else True
@@ -231,7 +246,10 @@ class Average(Step):
         (m,) = given
 
         def change(k: Tensor) -> Tensor:
-            k = both_positions(k, self.axes, self.linear, self.full)
+            if self.windows is not None:
+                k = windows_averaged(k, self.windows, self.full, pairs.room)
+            else:
+                k = both_positions(k, self.axes, self.linear, self.full)
             return at_equal_positions(k, self.after) if self.full and not self.full_after else k
 
         mean = None

@@ -29,7 +29,7 @@ def composed(call: Call, functions: list[Unary]) -> Unary:
     bound = call.bind(_alone)
 
     def function(t: Tensor) -> Tensor:
-        return bound(*(f.call(t) for f in functions))
+        return bound(*(f.call(t).clone() for f in functions))  # which it may overwrite
 
     t = torch.tensor([0.3, -1.7, 2.9e-3, 41.0, -5e-4], dtype=torch.float64)
     value = function(t)
@@ -51,7 +51,7 @@ def acts_on_entries(call: Call) -> bool:
     chance = torch.Generator().manual_seed(0)
     given = [torch.randn(size, generator=chance, dtype=torch.float64) for _ in call.tensors]
     order = torch.randperm(size, generator=chance)
-    value = bound(*(u.view(shape) for u in given)).flatten()
+    value = bound(*(u.clone().view(shape) for u in given)).flatten()
     moved = bound(*(u[order].view(shape) for u in given)).flatten()
     for u in given:
         u[-1] = 0.37

@@ -12,6 +12,7 @@ from vademecum.kernels._kernel import Kernel, positive
 from vademecum.kernels._tiles import tiles_of
 from vademecum.kernels.wide._architecture import Network
 from vademecum.kernels.wide._program import Known, Program
+from vademecum.kernels.wide._workspace import Workspace
 
 __all__ = ["WidthKernel"]
 
@@ -124,11 +125,11 @@ class WidthKernel(Kernel):
         self, program: Program, one: _Side, other: _Side, symmetric: bool, out: Tensor
     ) -> Iterator[tuple[slice, slice, Tensor]]:
         side = self._tile(program, out)
-        variances = float(self.weight_variance), float(self.bias_variance)
+        known = float(self.weight_variance), float(self.bias_variance), Workspace()
         for rows, columns in tiles_of(*out.shape, tile=side, symmetric=symmetric):
             a, b = one.part(rows), other.part(columns)
             sides = (a.raw, b.raw), (a.known, b.known)
-            yield rows, columns, program.block(*sides, *variances, tangent=self.tangent)
+            yield rows, columns, program.block(*sides, *known, tangent=self.tangent)
 
     def _tile(self, program: Program, out: Tensor) -> int:
         """How many inputs a side of a block has."""
