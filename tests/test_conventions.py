@@ -102,6 +102,9 @@ EXCEPTIONS = {
         "align": "compares two models, a and b",
         "mode_connectivity": "goes from one model, a, to another, b",
     },
+    ("kernels", "instruments"): {
+        "ntk_parametrize": "gives a model other coordinates; it measures nothing",
+    },
     ("optimization", "instruments"): {
         "matrix_parameters": "splits parameters for optimisers; it measures nothing",
     },

@@ -4,6 +4,9 @@ from vademecum.kernels.claims import (
     deep_limits,
     function_spaces,
     gradient_steps,
+    lazy_regime,
+    linear_training,
+    linearised,
     plain_kernels,
     rectifier_kernels,
     ridgeless_regression,
@@ -14,5 +17,6 @@ from vademecum.kernels.claims import (
 
 __all__ = [
     "plain_kernels", "rectifier_kernels", "function_spaces", "ridgeless_regression",
-    "wide_layers", "deep_limits", "tangents", "gradient_steps", "tangent_limits",
+    "wide_layers", "deep_limits", "tangents", "gradient_steps",
+    "linearised", "linear_training", "tangent_limits", "lazy_regime",
 ]  # fmt: skip
