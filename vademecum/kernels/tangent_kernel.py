@@ -17,7 +17,7 @@ claims are `neural_tangent_kernel`, `tangent_features` and `ntk_coupling`.
 from concurrent.futures import Executor
 from hashlib import sha256
 from os import PathLike
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -31,7 +31,6 @@ from vademecum.models import Output, named_tensors
 
 __all__ = ["empirical_ntk"]
 
-Outputs = Literal["full", "diagonal", "trace", "sum"]
 _OUTPUTS = ("full", "diagonal", "trace", "sum")
 
 
@@ -40,7 +39,7 @@ def empirical_ntk(
     x1: Any,
     x2: Any = None,
     *,
-    outputs: Outputs = "full",
+    outputs: str = "full",
     memory: int | None = None,
     executor: Executor | None = None,
     out: Tensor | str | PathLike[str] | None = None,

@@ -19,7 +19,7 @@ __all__ = ["kernel_alignment"]
 
 
 def kernel_alignment(
-    K: Float[Tensor, " n n ..."], y: Shaped[Tensor, " n ..."], *, centered: bool = False
+    K: Float[Tensor, " ..."], y: Shaped[Tensor, " ..."], *, centered: bool = False
 ) -> Float[Tensor, ""]:
     r"""The alignment of a kernel's matrix with targets, from 0 (none) to 1.
 
