@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from vademecum.arguments import floats, number
+from vademecum.arguments import number
 from vademecum.generalization._layer_norms import LayerNorms, layer_norms, row_lengths
 from vademecum.generalization._margin_bounds import (
     Chain,
@@ -28,7 +28,9 @@ from vademecum.generalization._margin_bounds import (
     spectral_bound,
 )
 from vademecum.generalization._network_chain import Affine, Between, read_chain
+from vademecum.generalization._seen_margins import Examples, examples_seen, quantiles
 from vademecum.gradients import functional
+from vademecum.gradients.network_function import Functional
 from vademecum.models import Output
 from vademecum.results import one_line
 
@@ -80,11 +82,13 @@ class NormBounds(NamedTuple):
 def norm_bounds(
     model: nn.Module,
     x: Any,
-    y: Int[Tensor, " n"],
+    y: Int[Tensor, " n"] | None = None,
     *,
     delta: float = 0.05,
     output: Output = None,
+    memory: int | None = None,
     generator: torch.Generator | None = None,
+    progress: bool = False,
 ) -> NormBounds:
     r"""Spectral, Frobenius and path norms of a network, its margins, and bounds on its risk.
 
@@ -93,11 +97,15 @@ def norm_bounds(
 
     Args:
         model: A module whose forward code is such a chain.
-        x: The training inputs, one tensor of at least 2 examples.
-        y: Their classes.
+        x: The training inputs, one tensor of at least 2 examples; or a `DataLoader` of inputs and
+            classes, whose batches are passed over once.
+        y: Their classes; None where `x` is a loader.
         delta: The probability with which each bound may fail, in (0, 1).
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it. It must be the end of the chain.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
+            Kept by what examples take, as far as an estimate goes, and not by the norms of layers.
+        progress: Whether to show a progress bar on standard error.
         generator: Where random numbers come from; torch's global generator by default.
             They start the Krylov spaces of convolutions.
 
@@ -118,46 +126,32 @@ def norm_bounds(
         ['spectral', 'frobenius', 'path']
     """
     number("delta", delta, above=0, below=1)
-    x = floats("x", x)
-    if len(x) < 2:
-        raise ValueError(f"x must have at least 2 examples, got {len(x)}")
-    maps, end = read_chain(model, x[:1])
+    f = functional(model, output=output)
+    data, maps = examples_seen(
+        f, x, y, lambda first: _maps(f, first), memory=memory, progress=progress
+    )
     affine = [m for m in maps if isinstance(m, Affine)]
     between = [m for m in maps if isinstance(m, Between)]
     layers = tuple(layer_norms(layer, generator) for layer in affine)
-    f = functional(model, output=output)
-    with torch.no_grad():
-        if not _same(f(f.theta, x[:1]), end):
-            raise ValueError("output must be what the last layer gives, got something else")
-        margins = _margins(f(f.theta, x), y)
-    paths = _paths(maps, x)
+    margins, paths = data.margins, _paths(maps, data.first)
     rho = math.prod(m.rho for m in between)
-    chain = _chain(layers, affine, between, float(paths.max()), x, margins[1])
+    chain = _chain(layers, affine, between, float(paths.max()), data)
     return NormBounds(
         layers, rho * math.prod(layer.spectral for layer in layers),
         rho * math.prod(layer.spectral_high for layer in layers), chain.path,
         math.prod(layer.frobenius for layer in layers),
-        torch.quantile(margins[0], torch.tensor(_QUANTILES).to(margins[0])),
-        float((margins[0] <= 0).double().mean()), _bounds(chain, between, margins[0], delta),
+        quantiles(margins, torch.tensor(_QUANTILES).to(margins)),
+        float((margins <= 0).double().mean()), _bounds(chain, between, margins, delta),
     )  # fmt: skip
 
 
-def _margins(z: Any, y: Tensor) -> tuple[Tensor, int]:
-    """The margins of the examples in double precision, and the number of classes."""
-    if not isinstance(z, Tensor) or z.ndim != 2 or z.shape[1] < 2:
-        given = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
-        raise ValueError(f"model must give scores of at least two classes, got {given}")
-    if not bool(z.isfinite().all()):
-        raise ValueError("model must give finite scores, got nan or infinity")
-    good = y.shape == z.shape[:1] and not y.is_floating_point() and y.dtype != torch.bool
-    if not good or not bool(((y >= 0) & (y < z.shape[1])).all()):
-        raise ValueError(
-            f"y must be {len(z)} classes from 0 to {z.shape[1] - 1}, got {y.dtype} of shape"
-            f" {tuple(y.shape)}"
-        )
-    own = z.gather(1, y[:, None].long()).double()
-    others = z.double().scatter(1, y[:, None].long(), -torch.inf).amax(1)
-    return own[:, 0] - others, z.shape[1]
+def _maps(f: Functional, x: Tensor) -> list[Affine | Between]:
+    """The maps of the network, on an input."""
+    maps, end = read_chain(f.model, x)
+    with torch.no_grad():
+        if not _same(f(f.theta, x), end):
+            raise ValueError("output must be what the last layer gives, got something else")
+    return maps
 
 
 def _same(z: Any, end: Tensor) -> bool:
@@ -169,8 +163,7 @@ def _chain(
     affine: list[Affine],
     between: list[Between],
     path: float,
-    x: Tensor,
-    k: int,
+    data: Examples,
 ) -> Chain:
     biased = any(layer.bias is not None for layer in affine)
     rho = math.prod(max(m.rho, 1.0) if biased else m.rho for m in between)
@@ -186,9 +179,10 @@ def _chain(
             )  # fmt: skip
             lengths = torch.hypot(lengths, spread)
         augmented.append((float(lengths.sum()), float(lengths.norm())))
-    squares = x.flatten(1).double().square().sum(0)
-    last = float(lengths.max())
-    return Chain(layers, biased, rho, path, last, tuple(augmented), k, squares, len(x))
+    last, n = float(lengths.max()), len(data.margins)
+    return Chain(
+        layers, biased, rho, path, last, tuple(augmented), data.classes, data.squares, n
+    )  # fmt: skip
 
 
 def _paths(maps: list[Affine | Between], x: Tensor) -> Tensor:
@@ -228,8 +222,8 @@ def _bounds(
     not_zero = next((f"{m.name} is not 0 at 0" for m in between if not m.zero), "")
     other = next((f"{m.name} is not homogeneous" for m in between if not m.homogeneous), "")
     positive = margins[margins > 0]
-    quantiles = torch.linspace(0, 1, 21, dtype=torch.float64, device=margins.device)
-    gammas = torch.quantile(positive, quantiles).tolist() if len(positive) else []
+    levels = torch.linspace(0, 1, 21, dtype=torch.float64, device=margins.device)
+    gammas = quantiles(positive, levels).tolist() if len(positive) else []
     found = []
     for name, bound, reason in (
         ("spectral", spectral_bound, not_zero),

@@ -13,15 +13,18 @@ claim is `generalisation_gap`.
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from vademecum.arguments import number
 from vademecum.generalization.kl_inversion import kl_inverse
 from vademecum.gradients import functional
-from vademecum.models import Output
+from vademecum.gradients.network_function import Functional
+from vademecum.models import Output, batches
 from vademecum.results import one_line
 
 __all__ = ["GeneralisationGap", "generalisation_gap"]
@@ -58,12 +61,13 @@ class GeneralisationGap(NamedTuple):
 def generalisation_gap(
     model: nn.Module,
     x: Any,
-    y: Tensor,
+    y: Tensor | None = None,
     *,
-    fresh: tuple[Any, Tensor],
+    fresh: tuple[Any, Tensor] | DataLoader[Any],
     loss: ExampleLoss | None = None,
     delta: float = 0.05,
     output: Output = None,
+    progress: bool = False,
 ) -> GeneralisationGap:
     r"""The gap between the risk and the risk on the training examples, with an interval.
 
@@ -71,15 +75,16 @@ def generalisation_gap(
 
     Args:
         model: Any module.
-        x: The training inputs.
-        y: Their targets.
+        x: The training inputs; or a `DataLoader` of inputs and targets, batch by batch.
+        y: Their targets; None where `x` is a loader.
         fresh: Inputs and targets that nothing about the model depends on, independent and of the
-            same law.
+            same law; or a `DataLoader` of them.
         loss: A function of outputs and targets with a number in [0, 1] for each example; by
             default the 0-1 loss of classes, the largest output.
         delta: The probability with which the interval may fail, in (0, 1).
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
+        progress: Whether to show a progress bar on standard error.
 
     Raises:
         ValueError: If losses are outside [0, 1], or not one for each example.
@@ -91,17 +96,31 @@ def generalisation_gap(
     """
     number("delta", delta, above=0, below=1)
     f = functional(model, output=output)
-    with torch.no_grad():
-        training = _losses("y", f(f.theta, x), y, loss)
-        test = _losses("fresh", f(f.theta, fresh[0]), fresh[1], loss)
+    training = _all_losses("y", f, x, y, loss, progress)
+    pair = (fresh, None) if isinstance(fresh, DataLoader) else fresh
+    test = _all_losses("fresh", f, *pair, loss, progress)
     risk, seen, c = test.mean().item(), training.mean().item(), math.log(2 / delta) / len(test)
     risk = min(max(risk, 0.0), 1.0)
     low, high = (kl_inverse(risk, c, side=side) for side in ("lower", "upper"))
     return GeneralisationGap(seen, risk, risk - seen, low - seen, high - seen)
 
 
-def _losses(name: str, z: Any, y: Tensor, loss: ExampleLoss | None) -> Tensor:
+def _all_losses(
+    name: str, f: Functional, x: Any, y: Any, loss: ExampleLoss | None, progress: bool
+) -> Tensor:
+    """The losses of all examples, batch by batch."""
+    with closing(batches(x, y, device=f.device, progress=progress)) as each, torch.no_grad():
+        found = [_losses(name, f(f.theta, inputs), given, loss) for inputs, given in each]
+    if not found:
+        what = "fresh" if name == "fresh" else "x"
+        raise ValueError(f"{what} must hold batches, got an empty DataLoader")
+    return torch.cat(found)
+
+
+def _losses(name: str, z: Any, y: Any, loss: ExampleLoss | None) -> Tensor:
     """The losses of the examples in double precision."""
+    if not isinstance(y, Tensor):
+        raise ValueError(f"{name} must hold a tensor of targets, got {type(y).__name__}")
     if loss is None:
         if not isinstance(z, Tensor) or z.ndim != 2 or y.shape != z.shape[:1]:
             given = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
