@@ -58,13 +58,21 @@ class Wide(NamedTuple):
     """Its rows where predictions are looked at."""
 
     @classmethod
-    def of(cls, kernel: Any, x: Tensor, alpha: Float[Tensor, " n t"]) -> "Wide":
-        """For a kernel at inputs, and at midpoints of neighbours in the order given."""
+    def of(
+        cls, kernel: Any, x: Tensor, alpha: Float[Tensor, " n t"], K: Tensor | None = None
+    ) -> "Wide":
+        """For a kernel at inputs, and at midpoints of neighbours in the order given.
+
+        Where its matrix in double precision is known, it is not computed again.
+        """
         wide = x.double() if isinstance(kernel, Kernel) else x
-        parts = [
-            between(kernel, wide[rows], wide).double() @ alpha.double()
-            for rows in row_portions(len(x), len(x), wide, None)
-        ]
+        if K is not None and K.dtype == torch.float64:
+            parts = [K @ alpha]
+        else:
+            parts = [
+                between(kernel, wide[rows], wide).double() @ alpha.double()
+                for rows in row_portions(len(x), len(x), wide, None)
+            ]
         some = wide[:: max(1, len(x) // _PROBES)][:_PROBES]
         points = torch.cat([some, (some + some.roll(1, 0)) / 2])
         return cls(torch.cat(parts), between(kernel, points, wide).double())

@@ -153,7 +153,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         c = factor.solve(y)
         self.jitter_ = max(self.jitter_, factor.jitter)
         same = K.double() if kernel is None else None
-        wide = Wide.of(kernel, x, c) if same is None else Wide(same @ c.double(), same)
+        wide = Wide.of(kernel, x, c, K) if same is None else Wide(same @ c.double(), same)
         known: Any = {"wide": wide, "diagonal": diagonal, "matrix": lambda: K, "name": "alpha"}
         return c, rounding(factor, c, y, **known)
 

@@ -8,7 +8,10 @@ from vademecum.kernels.claims import (
     linear_training,
     linearised,
     plain_kernels,
+    process_regression,
+    processes,
     rectifier_kernels,
+    ridge,
     ridgeless_regression,
     tangent_limits,
     tangents,
@@ -16,7 +19,8 @@ from vademecum.kernels.claims import (
 )
 
 __all__ = [
-    "plain_kernels", "rectifier_kernels", "function_spaces", "ridgeless_regression",
+    "plain_kernels", "rectifier_kernels", "function_spaces", "processes",
+    "process_regression", "ridge", "ridgeless_regression",
     "wide_layers", "deep_limits", "tangents", "gradient_steps",
     "linearised", "linear_training", "tangent_limits", "lazy_regime",
 ]  # fmt: skip
