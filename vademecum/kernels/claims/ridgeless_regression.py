@@ -80,6 +80,12 @@ def best_ridge(lam: Tensor, t: float) -> tuple[float, float]:
     return math.exp(low), gap(low)
 
 
+def bare(K: Tensor, y: Tensor) -> Tensor:
+    """What regression without ridge leaves over, for a kernel matrix."""
+    rows = torch.arange(len(y)).double()[:, None]
+    return kernel_regression(lambda a, b: K, rows, y).residual
+
+
 @claim(
     by="identity",
     sources=("D-368",),
@@ -143,11 +149,7 @@ def ridgeless_limit_of_flow(
         left = y - U @ (spectral_filter(found, alpha=0.5) * parts)
         yield equals("residual of ridge 0.5", left, ridge, tol=1e-10, n=n)
         rest = torch.matrix_exp(-K * 80.0) @ y  # e^-40 of what the kernel can express
-        if end:
-            last = torch.linalg.solve(K + end * torch.eye(n), end * y)
-        else:
-            last = kernel_regression(lambda a, b, K=K: K, torch.arange(n).double()[:, None], y)
-            last = last.residual
+        last = torch.linalg.solve(K + end * torch.eye(n), end * y) if end else bare(K, y)
         yield equals("residual of the flow at the end", rest, last, tol=1e-10, n=n)
 
 

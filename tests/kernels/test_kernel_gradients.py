@@ -1,0 +1,54 @@
+"""Gradients of kernels in their hyperparameters and inputs, against differences."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.kernels.test_plain_kernels import ELL, ORDERS, composite
+from vademecum.kernels import ArcCosineKernel, Kernel, LinearKernel, MaternKernel, RBFKernel
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [RBFKernel(lengthscale=0.8), *(MaternKernel(nu=nu, lengthscale=1.3) for nu in ORDERS),
+     RBFKernel(lengthscale=torch.tensor(ELL, dtype=torch.float64)),
+     *(MaternKernel(nu=nu, lengthscale=torch.tensor(ELL, dtype=torch.float64)) for nu in ORDERS),
+     LinearKernel(bias=2.0), 3.0 * LinearKernel(bias=2.0), composite()],
+    ids=repr,
+)  # fmt: skip
+def test_weighted_gradients_by_differences(kernel):
+    """Central differences in the logarithms; the weights have no symmetry."""
+    x, W = torch.randn(12, 3, dtype=torch.float64), torch.randn(12, 12, dtype=torch.float64)
+    x[1] = x[0]
+    found = kernel.weighted_gradients(x, W)
+    values = kernel.hyperparameters()
+    assert list(found) == list(values)
+    for name, h in values.items():
+        h = torch.as_tensor(h, dtype=torch.float64)
+        slopes = []
+        for unit in torch.eye(h.numel(), dtype=torch.float64).view(-1, *h.shape):
+            up, down = (kernel.replaced({name: h * (s * 1e-5 * unit).exp()})(x) for s in (1, -1))
+            slopes.append(float(((up - down) * W).sum() / 2e-5))
+        np.testing.assert_allclose(found[name].flatten(), slopes, rtol=2e-7, atol=2e-8)
+
+
+def test_default_gradients_agree_with_closed_forms():
+    x, W = torch.randn(12, 3, dtype=torch.float64), torch.randn(12, 12, dtype=torch.float64)
+    kernel = composite()
+    closed, automatic = kernel.weighted_gradients(x, W), Kernel._weighted_gradients(kernel, x, W)
+    torch.testing.assert_close(closed, automatic)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [RBFKernel(), *(MaternKernel(nu=nu) for nu in ORDERS), LinearKernel(bias=2.0),
+     *(ArcCosineKernel(order=order) for order in (0, 1, 2)), composite()],
+    ids=repr,
+)  # fmt: skip
+def test_gradients_with_respect_to_inputs(kernel):
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    z = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(kernel, (x, z))
+    torch.testing.assert_close(kernel(x, z).detach(), kernel(x.detach(), z.detach()))
+    (grad,) = torch.autograd.grad(kernel(x).sum(), x)
+    assert bool(torch.isfinite(grad).all())
