@@ -6,15 +6,16 @@ there before are not. What kernels use inside (workspaces of BLAS, say) is not s
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vademecum.models.inputs import count_examples, map_tensors, named_tensors
+from vademecum.results import one_line
 
-__all__ = ["bytes_each", "peak_bytes"]
+__all__ = ["WorkBytes", "bytes_each", "peak_bytes"]
 
 
 def peak_bytes(work: Callable[[], Any]) -> int:
@@ -31,21 +32,37 @@ def peak_bytes(work: Callable[[], Any]) -> int:
     return ledger.peak
 
 
-def bytes_each(work: Callable[[Any], Any], x: Any) -> tuple[int, int]:
+class WorkBytes(NamedTuple):
+    """What work on examples takes.
+
+    Example:
+        >>> WorkBytes(100, 20)
+        WorkBytes(fixed=100, each=20)
+    """
+
+    fixed: int
+    """The bytes it takes whatever their number."""
+    each: int
+    """The bytes it takes for each of them, at least 1."""
+
+    __repr__ = one_line
+
+
+def bytes_each(work: Callable[[Any], Any], x: Any) -> WorkBytes:
     """The bytes that work on inputs takes whatever their number, and those for each example.
 
     They are found from work on one example and on three (or as many as there are).
 
     Example:
-        >>> bytes_each(lambda x: x @ x.mT @ torch.eye(len(x)), torch.ones(8, 2))[1] > 0
-        True
+        >>> bytes_each(lambda x: torch.cat([x, x]) + torch.ones(5, 1, 1), torch.ones(8, 2))
+        WorkBytes(fixed=20, each=96)
     """
     n = min(count_examples(x), 3)
     few, more = (
         peak_bytes(lambda rows=rows: work(map_tensors(x, lambda t: t[:rows]))) for rows in (1, n)
     )
     each = -(-(more - few) // (n - 1)) if n > 1 else few
-    return max(few - each, 0), max(each, 1)
+    return WorkBytes(max(few - each, 0), max(each, 1))
 
 
 class _Ledger(TorchDispatchMode):

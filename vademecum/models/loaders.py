@@ -7,7 +7,7 @@ numbers for them come from torch's seed anew, and global generators stay where t
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import DataLoader
@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader
 from vademecum.models.inputs import map_tensors
 from vademecum.progress import ticking
 from vademecum.randomness import own_randomness
+from vademecum.results import one_line
 
-__all__ = ["batches", "next_pair"]
+__all__ = ["Batch", "batches", "next_pair"]
 
 
 def batches(
@@ -50,14 +51,30 @@ def batches(
             tick(1)
 
 
-def next_pair(batch: Any, device: torch.device | None = None) -> tuple[Any, Any]:
+class Batch(NamedTuple):
+    """A batch of a loader.
+
+    Example:
+        >>> Batch(torch.ones(1), None)
+        Batch(x=tensor([1.]), y=None)
+    """
+
+    x: Any
+    """The inputs."""
+    y: Any
+    """The targets, or None."""
+
+    __repr__ = one_line
+
+
+def next_pair(batch: Any, device: torch.device | None = None) -> Batch:
     """The inputs and targets of what a loader brings, on a device.
 
     Example:
         >>> next_pair({"x": torch.ones(1), "labels": torch.zeros(1)})
-        ({'x': tensor([1.])}, tensor([0.]))
+        Batch(x={'x': tensor([1.])}, y=tensor([0.]))
     """
-    return map_tensors(_pair(batch), lambda t: t.to(device))
+    return Batch(*map_tensors(_pair(batch), lambda t: t.to(device)))
 
 
 @contextmanager

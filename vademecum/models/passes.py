@@ -16,7 +16,7 @@ count. Under `torchrun` the batches are shared by the processes.
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,8 +27,9 @@ from vademecum.models._processes import Share, share_of
 from vademecum.models.inputs import count_examples, map_tensors, named_tensors
 from vademecum.models.loaders import batches
 from vademecum.models.loss_calls import LossCalls
+from vademecum.results import one_line
 
-__all__ = ["Passes", "mean_over_batches", "weighted"]
+__all__ = ["Passes", "Weighed", "mean_over_batches", "weighted"]
 
 
 class Passes:
@@ -136,9 +137,25 @@ class _Sums:
         return (total if float(plain) else total / weight.to(total.device)).to(self._dtype)
 
 
+class Weighed(NamedTuple):
+    """What a function gives for a batch, and how much that counts.
+
+    Example:
+        >>> Weighed(torch.tensor(2.0), None)
+        Weighed(value=tensor(2.), weight=None)
+    """
+
+    value: Tensor
+    """What it gives."""
+    weight: Tensor | None
+    """Its number of terms, or of examples; None where all batches are to be added up."""
+
+    __repr__ = one_line
+
+
 def weighted(
     function: Callable[[Any, Any], Tensor], x: Any, y: Any, *, by_examples: bool = False
-) -> tuple[Tensor, Tensor | None]:
+) -> Weighed:
     """What a function gives for a batch, and what that counts: terms, examples, or None for a sum.
 
     Args:
@@ -150,15 +167,15 @@ def weighted(
     Example:
         >>> x, y = torch.zeros(2, 3), torch.tensor([0, -100])  # of which one is ignored
         >>> weighted(torch.nn.functional.cross_entropy, x, y)
-        (tensor(1.0986), tensor(1.))
+        Weighed(value=tensor(1.0986), weight=tensor(1))
     """
     n = _length(x, y)
     with LossCalls() as noted:
         found = function(x, y)
     if not by_examples and noted.summed:
-        return found, None
+        return Weighed(found, None)
     terms = None if by_examples else noted.terms
-    return found, torch.tensor(float(n)) if terms is None else terms
+    return Weighed(found, torch.tensor(float(n)) if terms is None else terms)
 
 
 def mean_over_batches(

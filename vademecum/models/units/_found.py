@@ -11,6 +11,7 @@ from vademecum.models.tensors import run_with, tensor_places
 from vademecum.models.tracing import Recording, recorded
 from vademecum.models.units._groups import UnitGroup, Units
 from vademecum.models.units._rules import Graph
+from vademecum.results import one_line
 
 __all__ = ["UnitGraph", "unit_graph"]
 
@@ -26,6 +27,8 @@ class UnitGraph(NamedTuple):
     """Where the tensors of the run have units, by their indices."""
     run: Recording
     """The run."""
+
+    __repr__ = one_line
 
     @property
     def left(self) -> dict[str, str]:

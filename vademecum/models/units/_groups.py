@@ -5,11 +5,13 @@ in a sum become one. A group is fixed, with the reason in words, as soon as some
 units that does not treat all of them alike.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from vademecum.results import one_line
 
 __all__ = ["UnitGroup", "UnitMember", "Units", "reordered"]
 
@@ -18,11 +20,15 @@ class UnitMember(NamedTuple):
     """An axis of a parameter or buffer along which a group's units lie."""
 
     tensor: Tensor
+    """The parameter or buffer."""
     axis: int
+    """The axis."""
     repeat: int
     """How many entries in a row belong to one unit."""
     power: int
     """What the axis is multiplied by where a unit is by c: c (1), 1 / c (-1), or nothing (0)."""
+
+    __repr__ = one_line
 
 
 @dataclass(eq=False)
@@ -30,6 +36,7 @@ class UnitGroup:
     """Units that change together."""
 
     size: int
+    _: KW_ONLY
     members: dict[tuple[int, int], UnitMember] = field(default_factory=dict)
     layers: list[str] = field(default_factory=list)
     """The layers that compute these units."""
