@@ -3,6 +3,8 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
 
 from tests.optimization.test_curvature_trace import IMAGES, X, Y, dense_hessian
 from vademecum.models import mlp
@@ -75,3 +77,31 @@ def test_what_the_rules_do_not_cover_is_probed(make):
     found = curvature_trace(net, X, Y, applications=100)
     assert found.applications == sum(p.numel() for p in net.parameters())
     assert found.value == pytest.approx(float(dense_hessian(net, X, Y).trace()), rel=1e-9)
+
+
+class Graded(nn.Module):
+    """Reads tokens, scales them by a bare parameter, and gives its loss beside its outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(5, 4), nn.Linear(4, 3)
+        self.scale = nn.Parameter(torch.rand(4))
+
+    def forward(self, tokens: Tensor) -> dict[str, Tensor]:
+        z = self.out(self.embed(tokens) * self.scale.sin())
+        return {"scores": z, "loss": F.cross_entropy(z, tokens % 3)}
+
+
+def test_what_gives_more_than_a_tensor_is_probed():
+    torch.manual_seed(0)
+    net, tokens = Graded().double(), torch.tensor([0, 1, 2, 4, 4])
+    found = curvature_trace(net, tokens, loss=lambda z, y: z["loss"], applications=100)
+    assert found.applications == sum(p.numel() for p in net.parameters())
+    theta = {name: p.detach() for name, p in net.named_parameters()}
+
+    def loss(theta: dict[str, Tensor]) -> Tensor:
+        return functional_call(net, theta, (tokens,))["loss"]
+
+    H = torch.func.hessian(loss)(theta)
+    wanted = sum(H[name][name].reshape(p.numel(), -1).trace() for name, p in theta.items())
+    assert found.value == pytest.approx(float(wanted), rel=1e-9)

@@ -85,14 +85,17 @@ def exact_traces(
         NoRule: If it cannot be had in this way, or not with so few passes.
         NotFinite: If the loss has no finite curvature in the outputs.
     """
+    with torch.no_grad():
+        output = f(f.theta, x)
+    if not isinstance(output, Tensor):
+        raise NoRule("model must give a tensor")
     try:
         plan = study(f, x)
     except Entangled as error:
         raise NoRule(str(error)) from error
     if not plan.covered or (hessian and plan.shared):
         raise NoRule("the layers' rules do not cover model")
-    with torch.no_grad():
-        output = differentiable_output(f(f.theta, x), graph=False)
+    output = differentiable_output(output, graph=False)
     if output[0].numel() > most:
         raise NoRule(f"model must have at most {most} outputs, got {output[0].numel()}")
     q, w = _eigenvectors(output, y, loss)
