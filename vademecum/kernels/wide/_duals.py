@@ -23,11 +23,12 @@ import torch
 from torch import Tensor
 
 from vademecum.expectations import ClosedForm, Cosine, Erf, Gelu, Sine, TwoSlopes
+from vademecum.kernels.wide._fused import activated
 from vademecum.kernels.wide._workspace import Workspace
 
 __all__ = ["Closed", "Dual", "Slopes", "correlation", "known_dual"]
 
-_SNAP = {torch.float64: 32, torch.float32: 4}  # roundings of a correlation
+_SNAP = {torch.float64: 32, torch.float32: 8}  # roundings of a correlation
 
 
 @runtime_checkable
@@ -56,10 +57,13 @@ class Dual(Protocol):
 
 def correlation(k: Tensor, q: Tensor, p: Tensor, *, owned: bool) -> Tensor:
     """Covariances as correlations, 0 where a variance is."""
-    snap = 1 + _SNAP.get(k.dtype, 4) * torch.finfo(k.dtype).eps
-    mine, its = _inverse_root(q) * snap, _inverse_root(p)
+    mine, its = _inverse_root(q) * _snap(k.dtype), _inverse_root(p)
     c = k.mul_(mine) if owned else k * mine
     return c.mul_(its).clamp_(-1, 1)
+
+
+def _snap(dtype: torch.dtype) -> float:
+    return 1 + _SNAP[dtype] * torch.finfo(dtype).eps
 
 
 def _inverse_root(q: Tensor) -> Tensor:
@@ -75,10 +79,25 @@ class Slopes(NamedTuple):
     def mean(self, q: Tensor) -> Tensor:
         return TwoSlopes(self.a, self.b).mean(q)
 
+    @property
+    def share(self) -> float:
+        """The factor of products of slopes."""
+        return 2 * self.b**2 / math.pi
+
+    def fused(
+        self, k: Tensor, theta: Tensor | None, q: Tensor, p: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Covariances and tangent kernels over the factor, by one kernel on CUDA."""
+        n, m = k.shape[:2]
+        return activated(
+            k, theta, q.reshape(n, -1), p.reshape(m, -1),
+            self.a**2 / self.share, self.share, _snap(k.dtype),
+        )  # fmt: skip
+
     def maps(
         self, k: Tensor, q: Tensor, p: Tensor, room: Workspace, *, slopes: bool, owned: bool
     ) -> tuple[Tensor, Tensor | None, float]:
-        a, b = self.a**2, 2 * self.b**2 / math.pi
+        a, b = self.a**2, self.share
         if b == 0:
             return (k.mul_(a) if owned else k * a), (torch.full_like(k, a) if slopes else None), 1.0
         c = correlation(k, q, p, owned=owned)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from vademecum.arrays import portions
+from vademecum.kernels.wide._moments import Moments, Pairs, Step
 from vademecum.kernels.wide._positions import at_equal_positions
-from vademecum.kernels.wide._steps import Moments, Pairs, Step
 from vademecum.kernels.wide._workspace import Workspace
 
 __all__ = ["Known", "Program", "Register"]

@@ -14,12 +14,13 @@ Numbers that multiply a whole block are kept aside until the next layer needs a 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vademecum.kernels.wide._duals import Dual
+from vademecum.kernels.wide._duals import Dual, Slopes
+from vademecum.kernels.wide._fused import applies, convolved
+from vademecum.kernels.wide._moments import Moments, Pairs, Step, spread
 from vademecum.kernels.wide._positions import (
     Taps,
     along_diagonals,
@@ -28,64 +29,10 @@ from vademecum.kernels.wide._positions import (
     joint_diagonal,
     windows_averaged,
 )
-from vademecum.kernels.wide._workspace import Workspace
 
-__all__ = [
-    "Activation", "Average", "Layer", "Moments", "Norm", "Pairs", "Scale", "Source", "Step", "Sum",
-]  # fmt: skip
+__all__ = ["Activation", "Average", "Layer", "Norm", "Scale", "Source", "Sum"]
 
-
-class Moments(NamedTuple):
-    """Covariances and tangent kernels of a signal for a block of pairs, (a, b, positions ...)."""
-
-    k: Tensor
-    theta: Tensor | None = None  # None is zero
-    factor: float = 1.0  # of the tangent kernels
-    mean: Tensor | None = None  # of the signal, where pairs are of an input with itself; None: zero
-    owned: bool = False  # whether nobody needs it afterwards
-
-
-class Pairs(NamedTuple):
-    """A block of pairs of inputs, or of inputs with themselves (then a is 1)."""
-
-    raw: tuple[dict[int, Tensor], dict[int, Tensor]]
-    """What is computed from the inputs before the first layer, for both."""
-    known: tuple[dict[int, tuple[Tensor, ...]], dict[int, tuple[Tensor, ...]]] | None
-    """Variances and means where steps want them, for both; None for inputs with themselves."""
-    found: dict[int, tuple[Tensor, ...]]
-    """The same as it is found for inputs with themselves."""
-    tangent: bool
-    weight: float
-    bias: float
-    room: Workspace
-
-
-class Step:
-    """A step: from the signals `inputs` to the signal `output`, whose numbers are registers."""
-
-    inputs: tuple[int, ...]
-    output: int
-    axes: int  # of positions of the first input
-    after: int  # of the output
-    full: bool  # whether covariances between different positions come in
-    full_after: bool  # and whether they are wanted
-
-    def wants_full(self, after: bool) -> bool:
-        """Whether covariances between different positions are needed, if they are afterwards."""
-        return after
-
-    def run(self, pairs: Pairs, *given: Moments) -> Moments:
-        """The moments afterwards."""
-        raise NotImplementedError
-
-
-def spread(q: Tensor, side: int, axes: int, full: bool, alone: bool) -> Tensor:
-    """Numbers (n, *positions) of rows (side 0) or columns so that they broadcast to a block."""
-    q = q[None] if alone or side else q[:, None]
-    if not full or not axes:
-        return q
-    one = (1,) * axes
-    return q.reshape(*q.shape, *one) if side == 0 else q.reshape(*q.shape[:2], *one, *q.shape[2:])
+_PARALLEL = 1 - 1e-3  # a correlation from which on an angle has lost a digit of single precision
 
 
 class Source(Step):
@@ -103,10 +50,29 @@ class Source(Step):
         elif self.full:
             k = x[:, None] @ y[None].mT if channels > 1 else x[:, None] * y[None].mT
         else:
-            k = (x.transpose(0, 1) @ y.permute(1, 2, 0)).movedim(0, -1)
+            k = _products(x.transpose(0, 1), y.transpose(0, 1)).movedim(0, -1)
         shape = (*k.shape[:2], *(positions * 2 if self.full else positions))
         mean = x.mean(-1).reshape(1, len(x), *positions) if pairs.known is None else None
         return Moments(k.reshape(shape).div_(channels), mean=mean, owned=True)
+
+
+def _products(x: Tensor, y: Tensor) -> Tensor:
+    """Products of rows, x @ y.mT: in double precision for nearly parallel ones.
+
+    Their angle would else be half of the digits of a rounding.
+    """
+    k = x @ y.mT
+    if k.dtype == torch.float64:
+        return k
+    mine, its = (torch.where(n > 0, 1 / n, 0) for n in (x.norm(dim=-1), y.norm(dim=-1)))
+    near = (k * mine[..., None]).mul_(its[..., None, :]).abs_() > _PARALLEL
+    count = int(near.sum())
+    if count > k.numel() // 64:
+        return (x.double() @ y.double().mT).to(k.dtype)
+    if count:
+        at, i, j = near.nonzero(as_tuple=True)
+        k[at, i, j] = (x[at, i].double() * y[at, j].double()).sum(-1).to(k.dtype)
+    return k
 
 
 class Layer(Step):
@@ -126,6 +92,10 @@ class Layer(Step):
         for taps in self.taps:
             weight /= taps.size
         theta, shift = None, bias if self.bias_trains else 0.0
+        plain = self.order == (0, 1) and self.full and (m.theta is not None or not pairs.tangent)
+        if plain and applies(m.k):
+            factors = (float(self.weight_trains), m.factor)
+            return Moments(*convolved(m.k, m.theta, self.taps, weight, factors, (bias, shift)))
         if pairs.tangent and m.theta is not None:
             mixed, factor = m.theta, m.factor
             if self.weight_trains:
@@ -165,6 +135,9 @@ class Activation(Step):
     def run(self, pairs: Pairs, *given: Moments) -> Moments:
         (m,) = given
         q, p, mean = _variances(self, pairs, m)
+        dual = self.dual if self.full and pairs.known is not None else None
+        if isinstance(dual, Slopes) and dual.b and applies(m.k):
+            return Moments(*dual.fused(m.k, m.theta, q, p), m.factor * dual.share)
         wanted = m.theta is not None
         k, slope, factor = self.dual.maps(m.k, q, p, pairs.room, slopes=wanted, owned=m.owned)
         theta = None if slope is None or m.theta is None else slope.mul_(m.theta)

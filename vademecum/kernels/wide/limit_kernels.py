@@ -8,9 +8,9 @@ Outputs are then independent Gaussian processes with covariance $k(x, x')$ (NNGP
 $$\sum_\theta \partial_\theta f_i(x)\, \partial_\theta f_j(x') \to \delta_{ij}\, \theta(x, x')$$
 
 (NTK). Both follow from the architecture, layer by layer: `_steps` has the maps. Exact up to
-rounding for activations with a closed form, else to `tol`; in double precision, but for networks
-that mix positions, which keep the precision of the inputs. No claim imports it: tests compare it
-with arc-cosine kernels, loops over pixels and finite networks.
+rounding for activations with a closed form, else to `tol`, in the precision of the inputs;
+diagonals and angles of nearly parallel inputs are found in double precision. No claim imports it:
+tests compare it with arc-cosine kernels, loops over pixels and finite networks.
 """
 
 from typing import NamedTuple
