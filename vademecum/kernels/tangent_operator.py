@@ -48,7 +48,7 @@ def ntk_operator(
         model: Any module that gives one tensor of floating-point numbers.
         x1: Inputs; a tensor, or any structure of tensors (see `functional`).
         x2: Other inputs of the same kind; None for those of `x1` once more.
-        memory: Bytes to use at most beyond inputs and vectors; None chooses what is fastest. Where
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. Where
             there is no room for the graphs of all examples they go through in portions at each
             product, if they do not influence each other.
         frozen: Whether parameters that require no gradient count, too.

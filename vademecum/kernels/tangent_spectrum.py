@@ -77,10 +77,11 @@ def ntk_spectrum(
             from the matrix of all $nk \times nk$ entries.
         tol: The largest residual norm, as a part of the largest eigenvalue, where not all are
             computed; by default the square root of the machine precision.
-        max_iter: The most products; by default as `eigsh` has it.
-        memory: Bytes to use at most beyond inputs, the matrix and vectors; None chooses what is
-            fastest.
-        generator: Where the first vector comes from; torch's global generator by default.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. One product each;
+            by default as many as for `eigsh`.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. The
+            matrix counts as a result.
+        generator: Where random numbers come from; torch's global generator by default.
         progress: Whether to show a progress bar on standard error.
         frozen: Whether parameters that require no gradient count, too.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
