@@ -103,6 +103,9 @@ EXCEPTIONS = {
         "mode_connectivity": "goes from one model, a, to another, b",
     },
     ("kernels", "instruments"): {
+        "empirical_ntk": "compares two samples, x1 and x2",
+        "infinite_width": "reads an architecture; what it gives takes the inputs",
+        "ntk_operator": "compares two samples, x1 and x2",
         "ntk_parametrize": "gives a model other coordinates; it measures nothing",
     },
     ("optimization", "instruments"): {
