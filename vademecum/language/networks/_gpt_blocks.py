@@ -73,8 +73,8 @@ class _SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, layer: int, reading: Reading) -> Tensor:
         n, T, d = x.shape
-        shape = (n, T, self.heads, d // self.heads)
-        q, k, v = (z.view(shape).transpose(1, 2) for z in self.c_attn(x).split(d, -1))
+        shape = (n, T, 3, self.heads, d // self.heads)
+        q, k, v = self.c_attn(x).view(shape).permute(2, 0, 3, 1, 4).unbind(0)
         return self.c_proj(reading.attend(layer, q, k, v).transpose(1, 2).reshape(n, T, d))
 
 

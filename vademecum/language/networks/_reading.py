@@ -55,11 +55,11 @@ class Reading:
 
     def _mask(self, S: int, like: Tensor) -> Tensor | None:
         """0 where attention is allowed and minus infinity elsewhere: kernels add it as it is."""
+        if self.places is None and self.T == 1:
+            return None
         slots = torch.arange(S, device=like.device)
         if self.places is not None:
             forbidden = (slots > self.places[..., None])[:, None]
-        elif self.T == 1:
-            return None
         else:
             assert self.filled is not None
             own = torch.arange(self.filled, self.filled + self.T, device=like.device)
