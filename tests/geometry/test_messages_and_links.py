@@ -109,7 +109,6 @@ CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA de
 
 @CUDA
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # the first, in autograd's thread
 @pytest.mark.parametrize("kind", ["GCN", "Cheb", "GAT", "GATv2", "GIN", "messages"])
 def test_cuda_gives_the_same_bits_twice_and_the_numbers_of_the_cpu(kind):
     layers = {

@@ -1,6 +1,7 @@
 """Linear, Gaussian, Matern and arc-cosine kernels against scikit-learn's and against integrals."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -249,14 +250,16 @@ def test_what_does_not_combine():
 def test_kernels_on_a_gpu(dtype):
     x = torch.randn(700, 3, dtype=dtype) * 20
     off = 1e-5 if dtype == torch.float32 else 1e-11
-    tol: Any = {"rtol": off, "atol": off}
     kernels = [*(k for k, _ in twins(ELL)), *(k for k, _ in twins(0.7)), LinearKernel(bias=1.0),
                *(ArcCosineKernel(order=n) for n in (0, 1, 2)), composite()]  # fmt: skip
     for kernel in kernels:
-        found = kernel(x.cuda())
+        found, diagonal = kernel(x.cuda()), kernel.diagonal(x)
         assert found.is_cuda
-        torch.testing.assert_close(found.cpu(), kernel(x), **tol)
-        torch.testing.assert_close(kernel(x.cuda(), x[:9].cuda()).cpu(), kernel(x, x[:9]), **tol)
-        torch.testing.assert_close(kernel.diagonal(x.cuda()).cpu(), kernel.diagonal(x), **tol)
+        size = diagonal.sqrt()[:, None]  # sums of products round by it, however small they are
+        close = partial(torch.testing.assert_close, rtol=0, atol=off)
+        close(found.cpu() / size / size.T, kernel(x) / size / size.T)
+        some = kernel(x.cuda(), x[:9].cuda()).cpu()
+        close(some / size / size[:9].T, kernel(x, x[:9]) / size / size[:9].T)
+        torch.testing.assert_close(kernel.diagonal(x.cuda()).cpu(), diagonal, rtol=off, atol=0)
     with pytest.raises(ValueError, match="x2 must be on cuda:0 as x1 is, got cpu"):
         RBFKernel()(x.cuda(), x)
