@@ -1,5 +1,6 @@
 """Rows of the room `kernels`: Gaussian processes and kernel ridge regression."""
 
+import importlib
 import math
 import warnings
 from collections.abc import Iterator
@@ -68,15 +69,13 @@ def _processes(device: torch.device) -> Iterator[Row]:
 
 
 def _gpytorch(x: Tensor, y: Tensor, cholesky: int | None) -> _Found:
-    import gpytorch
-    from gpytorch.kernels import RBFKernel as Theirs
-    from gpytorch.kernels import ScaleKernel
+    gpytorch: Any = importlib.import_module("gpytorch")
 
     class Model(gpytorch.models.ExactGP):
         def __init__(self, likelihood):
             super().__init__(x, y, likelihood)
             self.mean_module = gpytorch.means.ConstantMean()
-            self.covar_module = ScaleKernel(Theirs())
+            self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
 
         def forward(self, x):
             mean, covariance = self.mean_module(x), self.covar_module(x)
@@ -103,7 +102,8 @@ def _gpytorch(x: Tensor, y: Tensor, cholesky: int | None) -> _Found:
 def _ridge(device: torch.device) -> Iterator[Row]:
     from sklearn.kernel_ridge import KernelRidge as Theirs
 
-    rng = np.random.default_rng(0)
+    options: Any = {"alpha": 0.1, "kernel": "rbf", "gamma": 0.05}
+    peer, rng = Theirs(**options), np.random.default_rng(0)
     x, new = rng.normal(size=(4000, 20)), rng.normal(size=(1000, 20))
     y = np.sin(x[:, :10]) + 0.1 * rng.normal(size=(4000, 10))
     cpu = device.type == "cpu"
@@ -115,7 +115,7 @@ def _ridge(device: torch.device) -> Iterator[Row]:
         return found.cpu().numpy() if isinstance(found, Tensor) else found
 
     def theirs() -> np.ndarray:
-        return Theirs(alpha=0.1, kernel="rbf", gamma=0.05).fit(x, y).predict(new)
+        return peer.fit(x, y).predict(new)
 
     def agree(a: np.ndarray, b: np.ndarray) -> None:
         np.testing.assert_allclose(a, b, atol=1e-8)

@@ -36,7 +36,7 @@ class Factor(NamedTuple):
 
     def solve(self, b: Float[Tensor, " n r"]) -> Float[Tensor, " n r"]:
         r"""The solution $K^{-1} b$."""
-        return torch.cholesky_solve(b, self.lower)
+        return torch.linalg.solve_triangular(self.lower.mT, self.half(b), upper=True)
 
     def half(self, b: Float[Tensor, " n r"]) -> Float[Tensor, " n r"]:
         r"""The $L^{-1} b$."""
@@ -77,29 +77,29 @@ def factorised(
     """Decompose a symmetric matrix plus a diagonal, with as little jitter as it takes.
 
     Args:
-        K: The matrix, left as it is.
+        K: The matrix; its diagonal is changed meanwhile.
         diagonal: What to add to its diagonal.
         limited: Whether a jitter beyond what rounding explains is an error.
 
     Raises:
         ValueError: If the matrix is not finite, or not positive semidefinite.
     """
-    A = K.clone()
-    A.diagonal().add_(diagonal)
-    eps, jitter = torch.finfo(K.dtype).eps, 0.0
-    mean = float(A.diagonal().double().mean())
-    if not math.isfinite(float(A.sum())) and not A.isfinite().all():
+    eps, jitter, own = torch.finfo(K.dtype).eps, 0.0, K.diagonal().clone()
+    if not math.isfinite(float(K.sum())) and not K.isfinite().all():
         raise ValueError("kernel must give finite numbers, got others")
-    limit = 10 * len(K) * eps * mean
-    while True:
-        lower, info = torch.linalg.cholesky_ex(A)
-        if not info:
-            return Factor(lower, jitter)
-        more = 10 * jitter or eps * abs(mean) or torch.finfo(K.dtype).tiny
-        if (limited and more > limit) or not math.isfinite(more):
-            raise ValueError(_indefinite(K, diagonal))
-        A.diagonal().add_(more - jitter)
-        jitter = more
+    mean = float((own + diagonal).double().mean())
+    try:
+        while True:
+            K.diagonal().copy_(own + diagonal + jitter)
+            lower, info = torch.linalg.cholesky_ex(K)
+            if not info:
+                return Factor(lower, jitter)
+            jitter = 10 * jitter or eps * abs(mean) or torch.finfo(K.dtype).tiny
+            if (limited and jitter > 10 * len(K) * eps * mean) or not math.isfinite(jitter):
+                break
+    finally:
+        K.diagonal().copy_(own)
+    raise ValueError(_indefinite(K, diagonal))
 
 
 def _indefinite(K: Tensor, diagonal: float | Tensor) -> str:

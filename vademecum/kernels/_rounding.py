@@ -3,7 +3,8 @@ r"""What rounding did to the solution of $(K + D) \alpha = Y$, measured and not 
 With the residual $r = Y - (K + D) \alpha$ taken in double precision the coefficients are off by
 $\delta = (K + D)^{-1} r$, and the prediction $f(x) = k(x)^\top \alpha$ by $k(x)^\top \delta$, which
 is looked at at inputs and at midpoints of inputs. The decomposition that gave $\alpha$ makes
-$\delta$ too small where it is bad, so that $r$ itself is compared with $f$ as well; what jitter did
+$\delta$ too small where it is bad, so that $r$ itself is compared with $f$ as well; and since
+$|k(x)^\top \delta| \le \|r\| \sqrt{k(x, x) / \min D}$, often it is enough. What jitter did
 counts. From one per cent on there is a warning that names an estimate of the condition number. A
 function that is no `Kernel` is asked in the precision of the inputs: its own rounding is not seen.
 """
@@ -102,10 +103,13 @@ def rounding(
     added = torch.as_tensor(diagonal, dtype=torch.float64).to(wide.product)
     residual = y.double() - wide.product - added.expand(len(y))[:, None] * alpha
     norms = residual.norm(dim=0) / y.double().norm(dim=0).clamp(min=torch.finfo(y.dtype).tiny)
-    moved = wide.probes @ factor.solve(residual.to(y.dtype)).double()
-    pairs = ((moved, wide.probes @ alpha.double()), (residual, wide.product))
-    shares = [float(a.norm() / b.norm()) for a, b in pairs if b.any()]
-    share = max(shares, default=0.0)
+    size = float(wide.product.norm())
+    share = float(residual.norm()) / size if size > 0 else 0.0
+    reach = float(wide.probes.abs().max()) * len(y)
+    if share * reach**0.5 >= _TOLERATED * float(added.min()) ** 0.5 and size > 0:
+        moved = wide.probes @ factor.solve(residual.to(y.dtype)).double()
+        values = wide.probes @ alpha.double()
+        share = max(share, float(moved.norm() / values.norm()) if values.any() else 0.0)
     if share >= _TOLERATED:
         K = matrix().clone()
         K.diagonal().add_((added + factor.jitter).to(K))
