@@ -160,3 +160,9 @@ def test_many_points_are_drawn_for_by_default():
     found = rademacher_complexity(nn.Linear(2, 1).double(), x, steps=0)
     assert (found.draws, found.kind, found.high) == (8, "lower bound", math.inf)
     assert found.low == found.value
+
+
+def test_a_million_labellings_are_the_most():
+    with pytest.raises(ValueError, match="n must be <= 20, got 21"):
+        shatters(lambda points, labels: None, torch.zeros(21, 1))
+    assert not shatters(lambda points, labels: None, torch.zeros(20, 1)).shattered
