@@ -191,6 +191,14 @@ def test_sizes_beyond_single_precision_are_measured():
         assert found.rows[0].forward.correlation == pytest.approx(0, abs=1e-6)
 
 
+def test_an_example_of_zeros_is_in_no_pair():
+    layer = nn.Linear(2, 2, bias=False)
+    nn.init.eye_(layer.weight)
+    x = torch.tensor([[0.0, 0.0], [3.0, 4.0], [4.0, 3.0]])
+    (row,) = signal_propagation(layer, x).rows
+    assert row.forward[:3] == pytest.approx((25 / 3, 25 / 3 - (7 / 3) ** 2, 24 / 25))
+
+
 def test_frozen_weights_tokens_and_attributes_have_gradients_nevertheless():
     class Reader(nn.Module):
         def __init__(self):

@@ -22,6 +22,7 @@ from vademecum.regularization.signal._maps import (
     Sum,
     squares,
 )
+from vademecum.regularization.signal._measured_moments import Measured
 from vademecum.regularization.signal._norm_rules import (
     alpha_dropout,
     batch_norm,
@@ -41,7 +42,7 @@ from vademecum.regularization.signal._weight_rules import (
 
 __all__ = ["ACTIVATIONS", "MOVES", "Measure", "Rule", "rule_for"]
 
-Measure = Callable[[Tensor], Tensor]
+Measure = Callable[[Tensor], Measured]
 """Sums of moments of a signal."""
 Rule = tuple[LayerMap, list[Tensor]]
 """A map, and the signals that it maps."""

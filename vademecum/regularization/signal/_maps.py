@@ -30,7 +30,7 @@ from torch import Tensor
 
 from vademecum.expectations import GaussianExpectations
 from vademecum.regularization.signal._gaussian_signals import through
-from vademecum.regularization.signal._measured_moments import cross_moment
+from vademecum.regularization.signal._measured_moments import Measured, cross_moment
 
 __all__ = [
     "Activation", "Affine", "Estimate", "Joined", "LayerMap", "Noise", "Normalised", "Pooled",
@@ -53,9 +53,11 @@ Factors = list[tuple[float, float]]
 def squares(t: Tensor) -> Tensor:
     """The mean square and the mean of a tensor, in double precision, where it is."""
     t = t.detach()
-    t = t if t.dtype == torch.float64 else t.double() if t.numel() < 2**16 else t.float()
     n = max(t.numel(), 1)
-    flat = t.reshape(-1)
+    if t.dtype == torch.float64 or n < 2**16:
+        flat = t.double().reshape(-1)
+        return torch.stack([flat @ flat, flat.sum()]) / n
+    flat = t.float().reshape(-1)
     second = torch.linalg.vector_norm(flat).double().square() / n
     return torch.stack([second, flat.sum().double() / n])
 
@@ -231,7 +233,7 @@ class Standardised(LayerMap):
 class Pooled(LayerMap):
     """Means or maxima over entries, of signals as they were measured, at the scale predicted."""
 
-    def __init__(self, before: Tensor, after: Tensor, entries: float, *, largest: bool):
+    def __init__(self, before: Measured, after: Measured, entries: float, *, largest: bool):
         self._before, self._after, self._entries, self._largest = before, after, entries, largest
 
     def forward(self, given: Sequence[Estimate]) -> Estimate | None:

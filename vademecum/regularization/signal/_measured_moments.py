@@ -11,34 +11,86 @@ n$, since each example is in pairs on both sides.
 """
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vademecum.regularization.signal.rows import SignalMoments
 
-__all__ = ["cross_moment", "moment_sums", "moments_of"]
+__all__ = ["Measured", "cross_moment", "moment_sums", "moments_of"]
 
-_SAFE = 1e15  # entries of single precision whose squares, and sums of these, stay far from overflow
+_SAFE = 1e15  # norms in single precision whose squares stay far from both ends of the range
+
+
+class Measured:
+    """Sums of moments over examples, of a signal that was read, in numbers when they are asked for.
+
+    What else waits in the same list is computed then, too: many small sums cost as much as one.
+
+    Args:
+        norms: Norms of the examples, their sums, and their products with the sum of directions.
+        d: How many entries an example has.
+        waiting: Those that have not been asked for.
+    """
+
+    def __init__(self, norms: Tensor, d: int, waiting: "list[Measured]"):
+        self._raw, self._d, self._waiting = norms, d, waiting
+        self._sums: list[float] | None = None
+        waiting.append(self)
+
+    def tolist(self) -> list[float]:
+        """Count, and sums of q, q^2, m, m^2, q m over examples; those in pairs, sums of c, c^2."""
+        if self._sums is None:
+            for group in _alike(self._waiting):
+                raw = torch.stack([each._raw for each in group]).cpu()
+                sizes = torch.tensor([each._d for each in group], dtype=torch.float64)
+                for each, sums in zip(group, _sums(raw, sizes).tolist(), strict=True):
+                    each._sums = sums
+            self._waiting.clear()
+        assert self._sums is not None
+        return self._sums
+
+    def tensor(self) -> Tensor:
+        """The same where the signal is, which nobody waits for."""
+        return _sums(self._raw[None], self._raw.new_full((1,), self._d))[0]
+
+
+def _alike(waiting: list[Measured]) -> Iterable[list[Measured]]:
+    """Those with equally many examples on one device, together."""
+    groups: dict[Any, list[Measured]] = {}
+    for each in waiting:
+        groups.setdefault((each._raw.shape, each._raw.device), []).append(each)
+    return groups.values()
+
+
+def _sums(raw: Tensor, d: Tensor) -> Tensor:
+    sizes, m, along = raw.unbind(1)
+    d = d[:, None]
+    q, m = sizes.square() / d, m / d
+    seen = sizes > 0
+    others = seen.sum(1, keepdim=True) - 1
+    paired = seen & (others > 0)
+    c = torch.where(paired, (along / sizes - 1) / others, 0.0)
+    terms = torch.stack([torch.ones_like(q), q, q * q, m, m * m, q * m, paired.to(q), c, c * c])
+    return terms.sum(2).T
 
 
 @torch.no_grad()
-def moment_sums(t: Tensor, n: int) -> Tensor:
-    """Count, and sums of q, q^2, m, m^2, q m over examples; those in pairs, sums of c, c^2.
+def moment_sums(t: Tensor, n: int, waiting: list[Measured] | None = None) -> Measured:
+    """Read a signal.
 
     Args:
         t: The signal; examples lie along its first axis, or are cut out of it in equal parts.
         n: How many examples there are.
+        waiting: Where those stand that are computed together with it.
     """
     h = _by_examples(t.detach(), n)
-    d = h.shape[1]
     sizes = _norms(h)
-    q = sizes.square() / d
-    m = (h @ h.new_ones(d)).double() / d
-    sums = [q, q * q, m, m * m, q * m]
-    aligned, seen = _alignments(h, sizes)
-    total = torch.stack([*(s.sum() for s in sums), seen.sum(), aligned.sum(), (aligned**2).sum()])
-    return torch.cat([total.new_full((1,), len(h)), total])
+    direction = sizes.reciprocal().clamp(max=torch.finfo(h.dtype).max / 4).to(h.dtype)
+    rows = [sizes, h.sum(1).double(), (h @ (direction @ h)).double()]
+    return Measured(torch.stack(rows), h.shape[1], [] if waiting is None else waiting)
 
 
 def _by_examples(t: Tensor, n: int) -> Tensor:
@@ -54,22 +106,10 @@ def _norms(h: Tensor) -> Tensor:
     """Norms of rows in double precision; on a CPU that costs a copy, and is done where needed."""
     if h.device.type != "cpu" or h.dtype == torch.float64:
         return torch.linalg.vector_norm(h, dim=1, dtype=torch.float64)
-    largest = float(torch.linalg.vector_norm(h, torch.inf))
-    if 1 / _SAFE < largest < _SAFE:
-        return torch.linalg.vector_norm(h, dim=1).double()
+    sizes = torch.linalg.vector_norm(h, dim=1)
+    if float(sizes.min()) > 1 / _SAFE and float(sizes.max()) < _SAFE:
+        return sizes.double()
     return torch.linalg.vector_norm(h.double(), dim=1)
-
-
-def _alignments(h: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean cosine of each example with the others, and whether both have a direction."""
-    seen = sizes > 0
-    weights = torch.where(seen, 1 / sizes, 0.0)
-    tiny = torch.finfo(h.dtype).max / 4
-    direction = weights.clamp(max=tiny).to(h.dtype)
-    along = (h @ (direction @ h)).double() * weights
-    others = seen.sum() - 1
-    paired = seen & (others > 0)
-    return torch.where(paired, (along - 1) / others, 0.0), paired
 
 
 def moments_of(sums: list[float]) -> SignalMoments:

@@ -4,10 +4,10 @@ import functools
 from collections.abc import Sequence
 from operator import or_
 
-import torch
 from torch import Tensor, nn
 
 from vademecum.regularization.signal._maps import LayerMap, Weights
+from vademecum.regularization.signal._measured_moments import Measured
 
 __all__ = ["Frame", "Node", "SeenRow"]
 
@@ -24,8 +24,8 @@ class Node:
 
     def __init__(self, numel: int, rule: LayerMap | None = None, inputs: Sequence["Node"] = ()):
         self.numel, self.rule, self.inputs = numel, rule, list(inputs)
-        self.measured: Tensor | None = None
-        self.gradient: Tensor | None = None
+        self.measured: Measured | None = None
+        self.gradient: Measured | None = None
         self.restarts = self.watched = False
         self.stands_for: Node | None = None
         self.before = functools.reduce(or_, (each.before for each in self.inputs), 0)
@@ -36,10 +36,12 @@ class Node:
 class SeenRow:
     """A row in the making."""
 
-    def __init__(self, name: str, kind: str, t: Tensor, node: Node, *, fresh: bool):
+    def __init__(
+        self, name: str, kind: str, t: Tensor, node: Node, moments: Measured, *, fresh: bool
+    ):
         self.name, self.kind, self.shape, self.node = name, kind, tuple(t.shape), node
         self.fresh = fresh  # nothing is known of how it came about
-        self.moments: Tensor = torch.empty(0)
+        self.moments = moments
         self.low: Tensor | None = None
         self.high: Tensor | None = None
         self.flat: Tensor | None = None

@@ -15,13 +15,14 @@ from vademecum.regularization.signal._maps import (
     Standardised,
     squares,
 )
+from vademecum.regularization.signal._measured_moments import Measured
 
 __all__ = [
     "alpha_dropout", "batch_norm", "dropout", "group_norm", "instance_norm", "layer_norm",
     "rms_norm",
 ]  # fmt: skip
 
-Measure = Callable[[Tensor], Tensor]
+Measure = Callable[[Tensor], Measured]
 Rule = tuple[LayerMap, list[Tensor]]
 
 
@@ -126,9 +127,9 @@ def _shares(x: Tensor, groups: int, eps: float, measure: Measure) -> Tensor:
     grouped = x.detach().reshape(len(x), groups, -1).to(wide)
     variances, means = torch.var_mean(grouped, -1, correction=0)
     variances = variances.double() + eps
-    n, q, seen, aligned = measure(means)[[0, 1, 6, 7]]
+    n, q, seen, aligned = measure(means).tensor()[[0, 1, 6, 7]]
     both = torch.where(seen > 1, aligned / seen, 1.0)
-    whole = measure(x)
+    whole = measure(x).tensor()
     share = q / n / (whole[1] / whole[0]).clamp(1e-300)
     return torch.stack([share, share * both, (1 / variances).mean() * variances.mean()])
 

@@ -22,6 +22,7 @@ from vademecum.models import (
 )
 from vademecum.regularization.signal._layer_rules import rule_for
 from vademecum.regularization.signal._maps import Estimate
+from vademecum.regularization.signal._measured_moments import Measured
 from vademecum.regularization.signal._nodes import Node
 from vademecum.regularization.signal._passes import begun, count_rows
 from vademecum.regularization.signal._predictions import measured_estimate
@@ -178,8 +179,9 @@ class Rescaler(Watch):
         return node
 
 
-def _second_moment(sums: Tensor) -> float:
-    return float(sums[1] / sums[0])
+def _second_moment(found: Measured) -> float:
+    sums = found.tolist()
+    return sums[1] / sums[0]
 
 
 def sweep(model: nn.Module, x: Any, **options: Any) -> Rescaler:

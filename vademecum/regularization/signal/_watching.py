@@ -21,7 +21,7 @@ from vademecum.regularization.signal._elementwise import Recogniser
 from vademecum.regularization.signal._gaussian_signals import slope_of
 from vademecum.regularization.signal._layer_rules import ACTIVATIONS, MOVES, rule_for
 from vademecum.regularization.signal._maps import Activation, Sum
-from vademecum.regularization.signal._measured_moments import moment_sums
+from vademecum.regularization.signal._measured_moments import Measured, moment_sums
 from vademecum.regularization.signal._nodes import Frame, Node, SeenRow
 
 __all__ = ["Watch"]
@@ -46,11 +46,17 @@ class Watch(TorchFunctionMode):
         self._known: dict[int, tuple[Any, int, Node]] = {}
         self._origins: dict[int, tuple[Any, int]] = {}
         self._flat: dict[Node, Tensor] = {}
+        self._read: dict[int, tuple[Any, int, Measured]] = {}
+        self._waiting = list[Measured]()
         self._paused, self._recognised = 0, Recogniser()
 
-    def measure(self, t: Tensor) -> Tensor:
-        """The sums of moments of a signal."""
-        return moment_sums(t, self.n)
+    def measure(self, t: Tensor) -> Measured:
+        """The sums of moments of a signal, which is read once for what it holds."""
+        entry = self._read.get(id(t))
+        if entry is None or entry[0]() is not t or entry[1] != t._version:
+            entry = weakref.ref(t), t._version, moment_sums(t, self.n, self._waiting)
+            self._read[id(t)] = entry
+        return entry[2]
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -195,8 +201,8 @@ class Watch(TorchFunctionMode):
         known = self.found(t)
         fresh = known is None or known.stands_for is not None
         node = self.source(t)
-        row = SeenRow(name, kind, t, node, fresh=fresh)
-        row.moments = self.measure(t) if node.measured is None else node.measured
+        moments = self.measure(t) if node.measured is None else node.measured
+        row = SeenRow(name, kind, t, node, moments, fresh=fresh)
         self.watch_gradient(t, node)
         if node in self._flat and node in self.nodes[start:]:
             row.flat = self._flat[node]
