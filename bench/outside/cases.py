@@ -22,7 +22,8 @@ KINKS = (
 )
 GRAPHS: tuple[str, ...] = ("oversmoothing", "leaf_influence", "wl_ceiling")
 EXAMPLES: tuple[str, ...] = (
-    *("per_example_gradients", "gradient_norms", "gradient_noise", "laplace"),
+    *("per_example_gradients", "gradient_norms", "gradient_noise", "laplace", "ntk_drift"),
+    "lazy_ratio",
 )
 LANGUAGE = ("perplexity", "linear_probe")
 IN_THETA = (
@@ -30,9 +31,10 @@ IN_THETA = (
     *("spectral_density", "gauss_newton", "gradient_covariance", "sharpness", "curvature_trace"),
     *("critical_step", "weight_decay_effect", "posterior", *EXAMPLES),
     *("sharpness_measures", "classify_critical_point", "loss_plane"),
+    "LinearizedNetwork",
 )
 DIGITS: dict[str, str] = dict.fromkeys(
-    ("[etsw]*", "classify*", "loss_plane"), "must be in single or double"
+    ("[etsw]*", "classify*", "la*_ratio", "loss_plane"), "must be in single or double"
 )  # what is said to models in half precision
 
 

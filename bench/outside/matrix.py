@@ -27,6 +27,7 @@ from bench.outside.cases import EXAMPLES, KINKS, Case, Subject
 from bench.outside.curvature import CURVATURE
 from bench.outside.derivatives import DERIVATIVES
 from bench.outside.landscapes import LANDSCAPES
+from bench.outside.lazy import LAZY
 from bench.outside.measures import MEASURES
 from bench.outside.on_graphs import ON_GRAPHS
 from bench.outside.oracles import Oracle
@@ -36,6 +37,7 @@ from bench.outside.scales import SCALES
 from bench.outside.signals import SIGNALS
 from bench.outside.state import can_be_saved, differences, own_output, state_of
 from bench.outside.symmetries import SYMMETRIES
+from bench.outside.tangents import TANGENTS
 from bench.outside.texts import TEXTS
 from vademecum.models import SlowPathWarning
 
@@ -43,7 +45,7 @@ __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 
 INSTRUMENTS = {
     **DERIVATIVES, **CURVATURE, **MEASURES, **LANDSCAPES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
-    **SIGNALS, **SCALES, **TEXTS, **POSTERIORS,
+    **SIGNALS, **SCALES, **TEXTS, **POSTERIORS, **TANGENTS, **LAZY,
 }  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"

@@ -36,7 +36,7 @@ def dense(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     return h, g
 
 
-@pytest.mark.parametrize("width", [1, 6, 30])
+@pytest.mark.parametrize("width", [1, 6, 12])
 def test_norms_are_those_of_the_matrices(width):
     model = net(width)
     h, g = dense(model, X)
@@ -68,18 +68,36 @@ def test_negative_curvature_counts_by_its_size():
     assert found.ratio.shape == (2,)
 
 
+def test_both_ends_of_the_spectrum_count():
+    """A long tail of positive curvature, and one direction of slightly more negative curvature."""
+
+    class Saddle(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.u = nn.Parameter(torch.full((200,), 0.1, dtype=torch.float64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            c = torch.cat([torch.linspace(0.99, 1, 150), torch.linspace(-1.02, 0.9, 50)])
+            return (x[:, :1] * c.to(x) * self.u**2).sum(1) / 2
+
+    found = lazy_ratio(Saddle(), torch.ones(3, 1).double())
+    torch.testing.assert_close(
+        found.hessian_norm, torch.full((3,), 1.02).double(), rtol=1e-3, atol=0
+    )
+
+
 def test_one_output_other_parameters_and_memory():
-    model = net(30)
-    every = lazy_ratio(model, X, tol=1e-8)
-    one = lazy_ratio(model, X, output=lambda z: z[:, 1], tol=1e-8)
-    torch.testing.assert_close(one.ratio, every.ratio[:, 1], rtol=1e-9, atol=0)
+    model = net(12)
+    every = lazy_ratio(model, X, tol=1e-6)
+    one = lazy_ratio(model, X, output=lambda z: z[:, 1], tol=1e-6)
+    torch.testing.assert_close(one.ratio, every.ratio[:, 1], rtol=1e-6, atol=0)
     tight = lazy_ratio(model, X, tol=1e-5, memory=12 * 8 * functional(model).size)
     torch.testing.assert_close(tight.ratio, every.ratio, rtol=1e-5, atol=0)
     model[0].requires_grad_(False)
     last = lazy_ratio(model, X, frozen=False)
     assert not last.ratio.any()  # linear in what is left
     assert last.applications == 0
-    torch.testing.assert_close(every.ratio, lazy_ratio(model, X, tol=1e-8).ratio)
+    torch.testing.assert_close(every.ratio, lazy_ratio(model, X, tol=1e-6).ratio, rtol=1e-6, atol=0)
 
 
 def test_inputs_by_name():
@@ -162,6 +180,8 @@ BAD = [
     (lambda: lazy_ratio(net().half(), X.half()), "in single or double precision, got torch"),
     (lambda: lazy_ratio(net(), X, tol=0.0), "tol must be > 0, got 0"),
     (lambda: lazy_ratio(net(), X, memory=100), "memory must be >= 2040, got 100"),
+    (lambda: lazy_ratio(nn.BatchNorm1d(4, track_running_stats=False).double(), X),
+     "must treat examples independently in evaluation mode, but BatchNorm1d"),
     (lambda: lazy_ratio(net(), X[:0]), "x must not be empty"),
     (lambda: lazy_ratio(net(), X, output=lambda z: z.sum()), "must give one output for each of 1"),
     (lambda: lazy_ratio(net(), X, output=lambda z: z.detach()), "must be differentiable"),

@@ -8,9 +8,10 @@ $$\frac{\|\nabla_\theta^2 f(x)\|_2}{\|\nabla_\theta f(x)\|_2^2}$$
 
 of itself. Where that is small training is that of the linearised network. In NTK coordinates it
 falls like $1 / \sqrt m$ with the width $m$, up to a logarithm. The norm of the Hessian is its
-largest eigenvalue in magnitude, by Lanczos' method from some ten products, each a backward pass
-through a backward pass, with autograd's convention at kinks: the second derivative of a ReLU is
-zero. The claim is `lazy_training_ratio`.
+largest eigenvalue in magnitude, by Lanczos' method at both ends of the spectrum, where eigenvalues
+of networks are often nearly opposite. Some twenty products are enough, each a backward pass through
+a backward pass, with autograd's convention at kinks: the second derivative of a ReLU is zero. The
+claim is `lazy_training_ratio`.
 """
 
 from operator import itemgetter
@@ -28,6 +29,7 @@ from vademecum.models import (
     count_examples,
     differentiable_output,
     map_tensors,
+    refuse_batch_statistics,
     twice_differentiable,
 )
 from vademecum.progress import ticking
@@ -103,7 +105,9 @@ def lazy_ratio(
             default its `.logits` if it has such, else all of it.
 
     Raises:
-        ValueError: If there are no parameters, or an output does not depend on them.
+        ValueError: If there are no parameters, or an output does not depend on them, or batch
+            normalisation has no running statistics.
+        RuntimeError: If the model recomputes activations (`torch.utils.checkpoint`).
 
     References:
         Chizat, Oyallon and Bach, On lazy training in differentiable programming, NeurIPS 2019. Liu,
@@ -124,6 +128,7 @@ def lazy_ratio(
     if memory is not None:
         width = f.size * f.dtype.itemsize
         held = min(held, whole("memory", memory, low=(_LEAST + 2) * width) // width - 2)
+    refuse_batch_statistics(f.model)
     n, rows, applications, shape = count_examples(x), [], 0, torch.Size()
     options = {"subspace": held, "tol": tol, "max_iter": max_iter, "generator": generator}
     with given_back(generator), ticking("examples", n, progress=progress) as tick:
@@ -162,5 +167,8 @@ def _norms(
 
     P = len(theta)
     H = LinearOperator((P, P), product, product, dtype=theta.dtype, device=theta.device)
-    found = eigsh(H, 1, which="magnitude", degenerate=False, **options)
-    return found.values[0].abs(), length, found.applications, found.converged
+    ends = ("magnitude",) if options["subspace"] >= P else ("largest", "smallest")  # dense, or not
+    pairs = [eigsh(H, 1, which=end, degenerate=False, **options) for end in ends]
+    norm = torch.stack([found.values[0].abs() for found in pairs]).max()
+    applied = sum(found.applications for found in pairs)
+    return norm, length, applied, all(found.converged for found in pairs)

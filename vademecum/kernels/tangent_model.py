@@ -27,6 +27,7 @@ from vademecum.models import (
     Output,
     aliases,
     call_with,
+    cannot_be_mapped,
     chosen_output,
     differentiable_output,
     evaluation,
@@ -115,7 +116,9 @@ class LinearizedNetwork(nn.Module):
             if not self._slow:
                 try:
                     return torch.add(*torch.func.jvp(f, (theta,), (beta,)))
-                except NotImplementedError as error:
+                except RuntimeError as error:
+                    if not (isinstance(error, NotImplementedError) or cannot_be_mapped(error)):
+                        raise
                     warn_of_slow_path("the tangent is a backward pass's backward pass", error)
                     self._slow = True
             return _by_backward_passes(f, theta, beta)
