@@ -196,7 +196,7 @@ def power_mean(g: Function, variance: float) -> float:
     short=r"\sum_{i \le m} v_i \phi(w_i^\top x) \to \mathcal{GP}\big(0, \sigma^2 \mathbb E[\phi("
     r"w^\top x) \phi(w^\top x')]\big)",
 )
-def neal_limit(weights: Weights = "fixed", power: float = 2.0, nets: int = 25_000):
+def neal_limit(weights: Weights = "fixed", power: float = 2.0, nets: int = 20_000):
     r"""Infinitely wide networks with one hidden layer are Gaussian processes (Neal).
 
     $f(x) = \sum_{i=1}^m v_i\, \phi(w_i^\top x)$ with $v_i = \sigma u_i / \sqrt m$, $u_i$ i.i.d.
@@ -261,6 +261,10 @@ neal_limit.erratum(
     refuted_by="variance of f(x)",
     weights="unscaled",
 )
-neal_limit.foil("a law of the same variance that changes with the width", weights="sparse")
+neal_limit.foil(
+    "a law of the same variance that changes with the width",
+    refuted_by="distance of the law of a sum from the normal",
+    weights="sparse",
+)
 neal_limit.foil("Cauchy weights scaled by the width: their limit is Cauchy's", weights="cauchy")
 neal_limit.foil(r"a kernel with $\sigma$ in the place of its square", power=1.0)
