@@ -27,11 +27,10 @@ import torch
 from torch import Tensor
 
 from vademecum.kernels._kernel import Kernel, positive
-from vademecum.kernels._pairs import Differences, by_tiles, centred
+from vademecum.kernels._pairs import FAR, Differences, by_tiles, centred
 
 __all__ = ["MaternKernel", "RBFKernel"]
 
-_FAR = 1e8  # squared lengthscales beyond which every kernel here is 0
 _ORDERS = (0.5, 1.5, 2.5, math.inf)
 
 
@@ -53,7 +52,7 @@ class _Radial(Kernel):
             mode = "donot_use_mm_for_euclid_dist"
             scaled = [a / ell for a in centred(*inputs)]
             r = torch.cdist(scaled[0], scaled[-1], compute_mode=mode)
-            return self._smooth(r.clamp(max=_FAR**0.5))
+            return self._smooth(r.clamp(max=FAR**0.5))
         return self._by_tiles(x1, x2, ell, self._shape_)
 
     @torch.no_grad()
@@ -68,7 +67,6 @@ class _Radial(Kernel):
             pairs.entries(rows, columns, target, cusp=cusp)
             if x2 is None and rows.start == columns.start:
                 target.diagonal().zero_()
-            target.clamp_(max=_FAR)
             made = shape(target)
             if made is not target:
                 target.copy_(made)
