@@ -35,9 +35,6 @@ class TangentPasses:
     def __init__(self, f: Functional, x: Any, *, summed: bool):
         self.f, self.x, self.summed = f, x, summed
         self.n, self.dtype = count_examples(x), torch.promote_types(f.dtype, torch.float32)
-        with torch.no_grad():
-            few = f.call(f.parameters, map_tensors(x, itemgetter(slice(0, 3))))
-        differentiable_output(few, graph=False)
         plan = study(f, x)
         self.k = plan.shape.numel()
         self.g = 1 if summed else self.k
@@ -51,8 +48,11 @@ class TangentPasses:
 
     def __call__(self, here: slice) -> Tangents:
         """What is known for some of the examples."""
-        found = record(self.ruled, self.plan, self.x, here) if self.ruled is not None else None
-        if found is None or self.ruled is None:
+        found = None
+        if self.ruled is not None:
+            with torch.enable_grad():
+                found = record(self.ruled, self.plan, self.x, here)
+        if found is None:
             return self._mapped(self.f, here)
         done, same = found
         uses = self._uses(done)
@@ -61,6 +61,7 @@ class TangentPasses:
         return {**uses, **({} if self.rest is None else self._mapped(self.rest, here))}
 
     def _uses(self, done: Pass) -> dict[str, list[Use]]:
+        differentiable_output(done.result)
         _insist_on_finite(done.output)
         n, z = len(done.output), done.output
         if self.summed:
