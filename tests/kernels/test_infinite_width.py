@@ -78,18 +78,15 @@ def test_convolutions_on_small_images_by_loops_over_pixels(name, end):
     model(x.float())  # which gives the last layer its width
     limit = infinite_width(model, weight_variance=W, bias_variance=B)
     mode = options.pop("padding_mode", "zeros")
-    for i, j in ((0, 0), (0, 1), (1, 0)):
-        pixels = Pixels(x[i], y[j]).conv(2, W, B, padding=1).relu()
-        pixels.conv(3, W, B, mode=mode, **options).relu()
-        if end == "global average":
-            pixels.mean()
-        elif end == "pool and flatten":
-            if min(pixels.size) < 2:
-                pytest.skip("nothing to pool")
-            pixels.pool(2)
-        nngp, ntk = pixels.dense(W, B)
-        assert limit.nngp(x, y)[i, j].item() == pytest.approx(nngp, rel=1e-12)
-        assert limit.ntk(x, y)[i, j].item() == pytest.approx(ntk, rel=1e-12)
+    pixels = Pixels(x[0], y[1]).conv(2, W, B, padding=1).relu()
+    pixels.conv(3, W, B, mode=mode, **options).relu()
+    if end == "global average":
+        pixels.mean()
+    elif end == "pool and flatten":
+        pixels.pool(2)
+    nngp, ntk = pixels.dense(W, B)
+    assert limit.nngp(x, y)[0, 1].item() == pytest.approx(nngp, rel=1e-12)
+    assert limit.ntk(x, y)[0, 1].item() == pytest.approx(ntk, rel=1e-12)
     mixes = Network(model, 1e-9, None).program(x).mixes
     assert mixes == (end != "flatten")
     torch.testing.assert_close(limit.ntk(x), limit.ntk(x, x.clone()), rtol=1e-12, atol=0)
@@ -127,6 +124,55 @@ def test_channels_at_the_end_are_a_convolution_of_one_tap():
     )
     one, other = (infinite_width(m, bias_variance=0.2).ntk for m in (Tokens(), convolved))
     torch.testing.assert_close(one(x), other(x.mT), rtol=1e-13, atol=0)
+
+
+def tail(*layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ReLU(), *layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(3, 1),
+    )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+def test_padding_of_the_same_size_is_more_at_the_end():
+    x = inputs(3, 2, 7, 6)
+    same = tail(nn.Conv2d(3, 3, (2, 4), padding="same"))
+    padded = tail(nn.ZeroPad2d((1, 2, 0, 1)), nn.Conv2d(3, 3, (2, 4)))
+    given = infinite_width(same, bias_variance=B).ntk(x)
+    assert given.equal(infinite_width(padded, bias_variance=B).ntk(x))
+    other = tail(nn.ZeroPad2d((2, 1, 1, 0)), nn.Conv2d(3, 3, (2, 4)))
+    assert not torch.allclose(given, infinite_width(other, bias_variance=B).ntk(x), rtol=1e-3)
+
+
+POOLS = {
+    "overlapping": nn.AvgPool2d(3, 2, 1),
+    "counting": nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+    "uneven": nn.AvgPool2d((2, 3), ceil_mode=True),
+    "adaptive": nn.AdaptiveAvgPool2d((3, 2)),
+    "side by side": nn.AvgPool2d((2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pooling_is_a_linear_map_of_positions(name):
+    """A k A^T with the matrix A of the pooling, for signals that are still linear in inputs."""
+    pool, (h, w) = POOLS[name], (7, 8)
+    x, y = inputs(2, 3, h, w), inputs(3, 3, h, w, seed=1)
+    A = pool(torch.eye(h * w, dtype=torch.float64).view(h * w, 1, h, w)).flatten(1).T
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), pool, nn.Flatten(), nn.Linear(4 * len(A), 1))
+    limit = infinite_width(model, weight_variance=W, bias_variance=B)
+    k = W * torch.einsum("ncp,mcq->nmpq", x.flatten(2), y.flatten(2)) / 3 + B
+    mean = torch.einsum("op,nmpq,oq->nm", A, k, A) / len(A)
+    torch.testing.assert_close(limit.nngp(x, y), W * mean + B, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(limit.ntk(x, y), 2 * W * mean + B, rtol=1e-12, atol=1e-13)
+
+
+def test_layers_that_are_frozen_later():
+    x, model = inputs(3, 3), mlp()
+    limit = infinite_width(model, bias_variance=B)
+    before = limit.ntk(x)
+    model[0].requires_grad_(False)
+    assert bool((limit.ntk(x).diagonal() < before.diagonal()).all())
 
 
 def wide_residual() -> nn.Module:

@@ -1,9 +1,8 @@
-"""Which architectures have a limit of infinite width, how they may be written, and which not."""
+"""Architectures that have a limit of infinite width, in the many ways they may be written."""
 
 import copy
 import math
 import pickle
-import re
 
 import pytest
 import torch
@@ -11,21 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.kernels.test_infinite_width import B, Residual, W, inputs, mlp
+from tests.kernels.test_wide_refusals import Code
 from tests.kernels.wide_oracles import dense_relu
 from vademecum.kernels import GaussianProcess, gram, infinite_width, ntk_parametrize
-
-
-class Code(nn.Module):
-    """A network whose code is a function of it, with two linear layers and their input."""
-
-    def __init__(self, code, n=3):
-        super().__init__()
-        self.code = code
-        self.one, self.two, self.three = nn.Linear(n, n), nn.Linear(n, n), nn.Linear(n, 1)
-
-    def forward(self, x):
-        return self.code(self, x)
-
 
 X = inputs(4, 3)
 
@@ -211,180 +198,6 @@ def test_a_gaussian_process_of_infinite_width():
     torch.testing.assert_close(torch.as_tensor(process.predict(X)), wanted, rtol=1e-6, atol=1e-8)
 
 
-HEAD = "model must be made of layers whose limit of infinite width is known, got "
-IMAGE = inputs(2, 2, 6, 6)
-
-
-def conv(*layers):
-    return nn.Sequential(nn.Conv2d(2, 4, 3), *layers, nn.Flatten(), nn.LazyLinear(1))
-
-
-SHARED = nn.Linear(3, 3)
-REFUSED = {
-    "batch norm": (
-        conv(nn.BatchNorm2d(4), nn.ReLU()),
-        IMAGE,
-        HEAD + "submodule '1' (BatchNorm2d): batch normalisation makes an example depend on the"
-        " others of its batch, so that no kernel of two inputs is its limit; LayerNorm has one",
-    ),
-    "max pooling": (
-        conv(nn.ReLU(), nn.MaxPool2d(2)),
-        IMAGE,
-        HEAD + "submodule '2' (MaxPool2d): the maximum of correlated Gaussian signals has no"
-        " covariance in closed form; average pooling has",
-    ),
-    "groups": (
-        conv(nn.ReLU(), nn.Conv2d(4, 4, 3, groups=2)),
-        IMAGE,
-        HEAD + "submodule '2' (Conv2d): groups=2: outputs that see a group of the channels alone"
-        " have a limit only if each group grows, and then their inputs are not exchangeable",
-    ),
-    "group norm": (conv(nn.GroupNorm(2, 4)), IMAGE, "submodule '1' (GroupNorm)"),
-    "instance norm": (conv(nn.InstanceNorm2d(4)), IMAGE, "submodule '1' (InstanceNorm2d)"),
-    "shared": (
-        nn.Sequential(SHARED, nn.ReLU(), SHARED),
-        X,
-        HEAD + "submodule '0' (Linear): it shares its weight with submodule '0' (Linear), and"
-        " shared weights make layers depend on each other",
-    ),
-    "attention": (
-        Code(
-            lambda m, x: m.three(F.scaled_dot_product_attention(h := m.one(x)[:, None], h, h)[:, 0])
-        ),
-        X,
-        "attention multiplies signals with one another",
-    ),
-    "softmax": (nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1), nn.Linear(3, 1)), X, "(Softmax)"),
-    "a gate": (
-        Code(lambda m, x: m.three(m.one(x) * torch.sigmoid(m.two(x)))),
-        X,
-        "it combines different signals otherwise than by adding them",
-    ),
-    "not Gaussian": (
-        Code(lambda m, x: m.three(torch.relu((h := torch.relu(m.one(x))) + m.two(h)))),
-        X,
-        "its argument is no Gaussian signal at infinite width",
-    ),
-    "correlated": (
-        Code(lambda m, x: m.three((h := m.one(x)) + F.layer_norm(h, (3,)))),
-        X,
-        "it adds signals that depend on each other, beyond x + f(x)",
-    ),
-    "two means": (
-        Code(lambda m, x: m.three(torch.relu(m.one(x)) + torch.relu(m.two(x)))),
-        X,
-        "it adds two signals whose means are not zero",
-    ),
-    "mean of channels": (
-        Code(lambda m, x: m.three(m.one(x).mean(1, keepdim=True).expand(-1, 3))),
-        X,
-        "it averages over channels",
-    ),
-    "positions left": (
-        nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU()),
-        IMAGE,
-        "model must give one vector for each example, so that positions are pooled, or joined"
-        " before a linear layer, got an output of shape (2, 3, 4, 4) with positions (4, 4)",
-    ),
-    "no weights": (
-        nn.Flatten(),
-        IMAGE,
-        "model must have a layer with weights, got none that its output needs",
-    ),
-    "a transposed convolution": (conv(nn.ConvTranspose2d(4, 4, 3)), IMAGE, "(ConvTranspose2d)"),
-    "a weight of weights": (
-        nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)), nn.Linear(3, 1)),
-        X,
-        "its weight is computed from others, so that it has no law of its own",
-    ),
-    "joined": (
-        Code(lambda m, x: m.three(torch.cat([m.one(x), m.two(x)], 1)[:, :3])),
-        X,
-        "signals side by side would be weighed by their widths, which are ignored",
-    ),
-    "always dropped": (
-        Code(lambda m, x: m.three(F.dropout(m.one(x), 0.5))),
-        X,
-        "it drops units at random in evaluation, too",
-    ),
-    "a bias of the input": (
-        nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 1)),
-        X,
-        "it has parameters that meet the inputs otherwise than in a layer",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_limit_is_refused_by_name(name):
-    model, x, message = REFUSED[name]
-    if any(isinstance(m, nn.LazyLinear) for m in model.modules()):
-        model(x.float())
-    limit = infinite_width(model)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        limit.nngp(x)
-
-
-NO_TANGENT = {
-    "norm before an activation": (
-        nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 1)),
-        "the scale or shift of submodule '1' (LayerNorm) trains, and before an activation its part"
-        " of the tangent kernel has no known limit; freeze both or set elementwise_affine=False",
-    ),
-    "a norm at the end": (nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)), "freeze both"),
-    "parametric": (
-        nn.Sequential(nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 1)),
-        "a trainable number is shared by all units, so that its part of the tangent kernel stays"
-        " random; freeze it",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NO_TANGENT)
-def test_covariances_without_a_tangent_kernel(name):
-    model, message = NO_TANGENT[name]
-    limit = infinite_width(model)
-    assert bool(torch.isfinite(limit.nngp(X)).all())
-    for call in (limit.ntk, limit.diagonal, limit.ntk.diagonal):
-        with pytest.raises(ValueError, match="got submodule.*" + re.escape(message)):
-            call(X)
-    for module in model:
-        if not isinstance(module, nn.Linear):
-            module.requires_grad_(False)
-    assert bool(torch.isfinite(infinite_width(model).ntk(X)).all())
-
-
-ARGUMENTS = [
-    ({"weight_variance": 0.0}, "weight_variance must be > 0, got 0.0"),
-    ({"weight_variance": -1.0}, "weight_variance must be > 0, got -1.0"),
-    ({"bias_variance": -0.1}, "bias_variance must be >= 0, got -0.1"),
-    ({"bias_variance": math.nan}, "bias_variance must be >= 0, got nan"),
-    ({"tol": 0.0}, "tol must be > 0, got 0.0"),
-    ({"memory": 0}, "memory must be >= 1, got 0"),
-]
-
-
-@pytest.mark.parametrize(("given", "message"), ARGUMENTS)
-def test_bad_arguments(given, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        infinite_width(mlp(), **given)
-
-
-INPUTS = [
-    ((X[:0],), "x1 must not be empty"),
-    ((X.long(),), "x1 must be floating point"),
-    ((torch.full_like(X, math.nan),), "x1 must be finite"),
-    ((X, X.float()), "x2 must be torch.float64 as x1 is, got torch.float32"),
-    ((X, X[:, :2]), "x2 must hold inputs of shape (3,) as x1 does, got (2,)"),
-]
-
-
-@pytest.mark.parametrize(("given", "message"), INPUTS)
-def test_bad_inputs(given, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        infinite_width(mlp()).ntk(*given)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -392,11 +205,20 @@ def test_on_cuda_as_on_the_cpu(dtype):
     x, images = X.to(dtype), inputs(3, 2, 8, 8).to(dtype)
     pooled = nn.Sequential(
         nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2),
-        Residual(nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular")), nn.GELU(),
+        nn.Conv2d(4, 4, 1), Residual(nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular")),
+        nn.GELU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1),
     )  # fmt: skip
+    odd = nn.Sequential(
+        nn.Conv2d(2, 4, (2, 3), padding=(1, 2)), nn.LeakyReLU(0.2),
+        nn.Conv2d(4, 4, 3, stride=2, dilation=(1, 2), padding=1), nn.ReLU(), nn.Conv2d(4, 4, 2),
+        nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1),
+    )  # fmt: skip
+    odd[2].weight.requires_grad_(False)
+    odd[4].bias.requires_grad_(False)
     tolerance = {"rtol": 1e-5 if dtype == torch.float32 else 1e-11, "atol": 0}
-    for model, given in ((mlp(), x), (mlp(activation=nn.Tanh), x), (pooled, images)):
+    tanh = mlp(activation=nn.Tanh)
+    for model, given in ((mlp(), x), (tanh, x), (pooled, images), (odd, images)):
         here = infinite_width(model, weight_variance=W, bias_variance=B)
         there = infinite_width(copy.deepcopy(model).cuda(), weight_variance=W, bias_variance=B)
         for kernel, other in ((here.nngp, there.nngp), (here.ntk, there.ntk)):

@@ -2,12 +2,12 @@
 
 from vademecum.expectations._closed_forms import ClosedForm, Erf, TwoSlopes
 from vademecum.expectations._smooth_forms import Cosine, Gelu, Sine
-from vademecum.expectations.hermite import hermite_coefficients
+from vademecum.expectations.hermite import HermiteCoefficients, hermite_coefficients
 from vademecum.expectations.moments import GaussianExpectations
 
 __all__ = [
     # integrals of any activation
-    "GaussianExpectations", "hermite_coefficients",
+    "GaussianExpectations", "HermiteCoefficients", "hermite_coefficients",
     # closed forms
     "ClosedForm", "Cosine", "Erf", "Gelu", "Sine", "TwoSlopes",
 ]  # fmt: skip

@@ -29,7 +29,9 @@ class TwoSlopes(NamedTuple):
     """The function a u + b abs(u)."""
 
     a: float
+    """The mean of both slopes."""
     b: float
+    """Half of their difference."""
 
     def mean(self, q: Tensor) -> Tensor:
         """E phi(u)."""
@@ -90,6 +92,7 @@ class _MeanProduct(torch.autograd.Function):
 
 _RELU, _ABS, _IDENTITY = TwoSlopes(0.5, 0.5), TwoSlopes(0.0, 1.0), TwoSlopes(1.0, 0.0)
 ClosedForm = TwoSlopes | Erf | Gelu | Sine | Cosine
+"""Any of the activations whose integrals are known."""
 _FUNCTIONS: dict[Callable[..., Any], ClosedForm] = {
     torch.relu: _RELU, F.relu: _RELU, torch.Tensor.relu: _RELU,
     torch.abs: _ABS, torch.absolute: _ABS, torch.Tensor.abs: _ABS,

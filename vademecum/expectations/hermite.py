@@ -11,6 +11,7 @@ What the first $K$ terms leave out is at most $|c|^K$ times the geometric mean o
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -19,17 +20,35 @@ from torch import Tensor
 from vademecum.arguments import floats, whole
 from vademecum.expectations._quadrature import gaussian_nodes
 from vademecum.expectations.moments import GaussianExpectations
+from vademecum.results import one_line
 
-__all__ = ["hermite_coefficients"]
+__all__ = ["HermiteCoefficients", "hermite_coefficients"]
 
 MOST = 256
 """How many coefficients there are at most."""
 _TINY = 1e-300
 
 
+class HermiteCoefficients(NamedTuple):
+    """An activation in Hermite polynomials, for each of some variances.
+
+    Example:
+        >>> q = torch.tensor([4.0])
+        >>> hermite_coefficients(GaussianExpectations(lambda u: 3 * u), q, 2).square  # 9 * 4
+        tensor([36.0000], dtype=torch.float64)
+    """
+
+    values: Float[Tensor, " n terms"]
+    """The first coefficients."""
+    square: Float[Tensor, " n"]
+    """The second moment, which is the sum of squares of all of them."""
+
+    __repr__ = one_line
+
+
 def hermite_coefficients(
     of: GaussianExpectations, variance: Float[Tensor, " n"], terms: int, *, order: int = 0
-) -> tuple[Float[Tensor, " n terms"], Float[Tensor, " n"]]:
+) -> HermiteCoefficients:
     """The first coefficients of an activation for each variance, and its second moment.
 
     Args:
@@ -56,4 +75,4 @@ def hermite_coefficients(
     for k in range(terms):
         found.append((part * h).sum(-1))
         h, before = (nodes * h - math.sqrt(k) * before) / math.sqrt(k + 1), h
-    return torch.stack(found, -1), (part * values).sum(-1)
+    return HermiteCoefficients(torch.stack(found, -1), (part * values).sum(-1))

@@ -25,7 +25,7 @@ class Network:
 
     def __init__(self, model: nn.Module, tol: float, memory: int | None):
         self.model, self.tol, self.memory = model, tol, memory
-        self._programs: dict[torch.Size, Program] = {}
+        self._programs: dict[Any, Program] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_programs": {}}  # which are read anew elsewhere
@@ -36,10 +36,11 @@ class Network:
         Raises:
             ValueError: If a layer has no limit, or none that is known.
         """
-        shape = x.shape[1:]
-        if shape not in self._programs:
-            self._programs[shape] = _read(self.model, x, self.tol)
-        return self._programs[shape]
+        parameters = tuple((id(p), p.requires_grad) for p in self.model.parameters())
+        key = (x.shape[1:], parameters, tuple(map(id, self.model.modules())))
+        if key not in self._programs:
+            self._programs[key] = _read(self.model, x, self.tol)
+        return self._programs[key]
 
 
 def _read(model: nn.Module, x: Tensor, tol: float) -> Program:

@@ -12,7 +12,9 @@ from torch import Tensor
 __all__ = ["CHANNEL", "Layout", "moved", "permutation", "reshaped"]
 
 CHANNEL = -1
+"""What stands for the axis of channels."""
 Layout = tuple[tuple[int, ...], ...]
+"""What each axis of a tensor beyond the first is made of."""
 
 
 def reshaped(

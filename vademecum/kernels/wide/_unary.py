@@ -22,6 +22,7 @@ class Unary(NamedTuple):
 
 
 IDENTITY = Unary(lambda t: t, 1.0, ())
+"""The function that changes nothing."""
 
 
 def composed(call: Call, functions: list[Unary]) -> Unary:

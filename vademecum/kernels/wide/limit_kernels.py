@@ -103,7 +103,7 @@ def infinite_width(
         bias_variance: $\sigma_b^2$, the variance of a bias.
         tol: The error of integrals without closed form, in units of the geometric mean of both
             second moments.
-        memory: Bytes to use beyond inputs and result; by default, what is fastest.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Returns:
         The limit, whose fields `nngp` and `ntk` are kernels; their hyperparameters are both
