@@ -276,3 +276,16 @@ def test_stochastic_network_each_example_has_its_own_bias():
     z = network(torch.zeros(2000, 1, 5)).detach()
     assert z[..., 0].equal(z[..., 3])
     assert ((z[..., 0].std(0) - 0.1).abs() < 5 * 0.1 / 4000**0.5).all()
+
+
+def test_stochastic_network_of_examples_has_the_mean_of_the_bias():
+    """Also where the bias is not drawn: its sign counts."""
+    for frozen in (False, True):
+        layer = nn.Conv1d(1, 2, 2)
+        with torch.no_grad():
+            assert layer.bias is not None
+            layer.bias.copy_(torch.tensor([3.0, -2.0]))
+        layer.bias.requires_grad_(not frozen)
+        network = StochasticNetwork(layer, prior="init", prior_std=0.1, draws="example")
+        z = network(torch.zeros(2000, 1, 5)).detach()
+        assert ((z.mean((0, 2)) - layer.bias.detach()).abs() < 5.5 * 0.1 / 2000**0.5 + 1e-6).all()
