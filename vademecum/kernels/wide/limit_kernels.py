@@ -125,7 +125,7 @@ def infinite_width(
         >>> net = nn.Sequential(nn.Linear(3, 50), nn.ReLU(), nn.Linear(50, 10))
         >>> limit = infinite_width(net)
         >>> x = torch.tensor([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]])
-        >>> limit.ntk(x)  # 2 x . x' / 3 for each of two layers
+        >>> limit.ntk(x).round(decimals=4)  # 2 x . x' / 3 for each of two layers
         tensor([[ 4.,  8.],
                 [ 8., 16.]])
     """
