@@ -10,7 +10,7 @@ from scipy.stats import norm
 from torch import nn
 from torch.nn import functional as F
 
-from vademecum.expectations import GaussianExpectations
+from vademecum.expectations import GaussianExpectations, hermite_coefficients
 
 CORRELATIONS = (0.0, 0.5, -0.7, 0.99, -0.99, 1 - 1e-6, 1e-9 - 1, 1 - 1e-14, 1.0, -1.0)
 VARIANCES = ((1.0, 1.0), (1e-6, 3.0), (2.0, 1e6), (0.3, 7.0))
@@ -239,3 +239,14 @@ def test_slopes_with_kinks_are_not_differentiated_wrongly():
     q = torch.ones((), dtype=torch.float64, requires_grad=True)
     with pytest.raises(ValueError, match="continuous slope"):
         GaussianExpectations(F.relu6).slope(q).backward()
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_hermite_coefficients_of_the_exponential(order):
+    """E exp(s z) h_k(z) = exp(s^2 / 2) s^k / sqrt(k!), and E exp(2 s z) = exp(2 s^2)."""
+    q = torch.tensor([0.5, 2.0], dtype=torch.float64)
+    found = hermite_coefficients(GaussianExpectations(torch.exp), q, 30, order=order)
+    k = torch.arange(30, dtype=torch.float64)
+    wanted = torch.exp(q[:, None] / 2 + k * q[:, None].log() / 2 - torch.lgamma(k + 1) / 2)
+    torch.testing.assert_close(found.values, wanted, rtol=1e-10, atol=5e-11)  # beyond reach
+    torch.testing.assert_close(found.square, torch.exp(2 * q), rtol=1e-11, atol=0)

@@ -34,7 +34,8 @@ class HermiteCoefficients(NamedTuple):
 
     Example:
         >>> q = torch.tensor([4.0])
-        >>> hermite_coefficients(GaussianExpectations(lambda u: 3 * u), q, 2).square.round()  # 9 * 4
+        >>> found = hermite_coefficients(GaussianExpectations(lambda u: 3 * u), q, 2)
+        >>> found.square.round()  # 9 * 4
         tensor([36.], dtype=torch.float64)
     """
 
