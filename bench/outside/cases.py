@@ -23,13 +23,13 @@ KINKS = (
 GRAPHS: tuple[str, ...] = ("oversmoothing", "leaf_influence", "wl_ceiling")
 EXAMPLES: tuple[str, ...] = (
     *("per_example_gradients", "gradient_norms", "gradient_noise", "laplace", "ntk_drift"),
-    "lazy_ratio",
+    *("lazy_ratio", "empirical_ntk", "ntk_spectrum"),
 )
 LANGUAGE = ("perplexity", "linear_probe")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
     *("spectral_density", "gauss_newton", "gradient_covariance", "sharpness", "curvature_trace"),
-    *("critical_step", "weight_decay_effect", "posterior", *EXAMPLES),
+    *("critical_step", "weight_decay_effect", "posterior", "ntk_operator", *EXAMPLES),
     *("sharpness_measures", "classify_critical_point", "loss_plane"),
     "LinearizedNetwork",
 )

@@ -53,7 +53,7 @@ class PairSums:
         if not self.half:
             yield slice(0, n), slice(0, n if self.full else self.n2)
             return
-        step = max(1, _ROWS.get(self.device, 1024) // unit, -(-n // 16))
+        step = max(1, _ROWS.get(self.device, 512) // unit, -(-n // 16))
         for start in range(0, n, step):
             yield slice(start, min(start + step, n)), slice(start, n)
 
