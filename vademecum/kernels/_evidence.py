@@ -23,7 +23,8 @@ from vademecum.kernels._hyperparameters import NOISE
 
 __all__ = ["DENSE", "DenseFit", "dense_fit"]
 
-DENSE = 5  # n x n matrices that are held at a time: K, its factor, inverse, and the kernel's own
+DENSE = 5
+"""How many n x n matrices are held at a time: K, its factor, inverse, and the kernel's own."""
 
 
 class DenseFit(NamedTuple):

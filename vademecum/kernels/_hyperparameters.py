@@ -13,6 +13,7 @@ from vademecum.kernels._kernel import Kernel
 __all__ = ["NOISE", "Hyperparameters"]
 
 NOISE = "noise"
+"""The name of the standard deviation of the noise."""
 
 
 class Hyperparameters(NamedTuple):
