@@ -46,7 +46,7 @@ def gaussian_process(
 
     Left: five functions drawn from the prior, and the band of two standard deviations that holds 95
     per cent of the values at each input. Right: the same process given the points, its mean (thick)
-    and functions drawn from what is left. Without noise the band closes on the points; away from them
+    and draws from what is left. Without noise the band closes on the points; away from them
     it opens again to the prior, the sooner the smaller the lengthscale (which the last two kernels
     do not have). Matern functions of order 1/2 are rough, those of a layer of rectifiers bend.
 
