@@ -42,21 +42,22 @@ def lazy_training_ratio(scaling: Scaling = "ntk", rate: float = -0.5):
     Checked for $f(x) = \frac1{\sqrt m} \sum_i v_i \tanh(w_i^\top x / \sqrt 2)$. There the Hessian
     has one block for each unit, and the ratio is exact from $2 \times 2$ matrices; `lazy_ratio`
     finds the same. The largest of $m$ normal $|v_i|$ is about $\sqrt{2 \log m}$: divided by $\sqrt
-    {\log m}$ the mean ratio falls like $1 / \sqrt m$ for $m = 2^6, \dots, 2^{14}$. The gradient is
-    $\|\nabla f\|^2 \to \mathbb E \tanh^2 + \dots$, a constant. Quoted for deeper networks.
+    {\log m}$ the mean ratio falls like $1 / \sqrt m$ for $m = 2^6, \dots, 2^{14}$ (observed -0.49,
+    with a standard deviation of 0.005 between draws; the slack is a tenth of the rate at most). The
+    squared gradient has the limit $\mathbb E \tanh^2 + \dots$. Quoted for deeper networks.
 
     Knobs:
         scaling: What stands before the sum: $1 / \sqrt m$, or $1 / m$ in mean field.
         rate: The exponent of the width.
     """
     x = torch.tensor([[0.9, -1.3], [0.2, 0.5]])
-    for m in (5, 60):
+    for m in (5, 40):  # the error of an eigenvalue goes with the square of the residual, 1e-4
         nets = drawn(2, m, scaling)
         wanted = torch.stack([ratios(nets, row) for row in x])
-        found = [lazy_ratio(nets.module(i), x, tol=1e-6).ratio[:, 0] for i in range(2)]
+        found = [lazy_ratio(nets.module(i), x, tol=1e-4).ratio[:, 0] for i in range(2)]
         yield equals("ratio by Lanczos' method", torch.stack(found, 1), wanted, tol=1e-5, m=m)
     widths = [2**j for j in range(6, 15)]
-    mean = [ratios(drawn(32, m, scaling), x[0]).mean() / math.sqrt(math.log(m)) for m in widths]
+    mean = [ratios(drawn(24, m, scaling), x[0]).mean() / math.sqrt(math.log(m)) for m in widths]
     yield slope("mean ratio over the root of log m", widths, torch.stack(mean), rate)
 
 
@@ -97,9 +98,10 @@ def ntk_constancy(scaling: Scaling = "ntk", nets: int = 48):
     Checked for two-layer tanh networks without biases on three points, which 60 steps of full-batch
     gradient descent, each $1 / \lambda_{\max}(K_0)$ long, fit up to a few per cent: the relative
     change of the Gram matrix in the Frobenius norm, on average over networks, falls by more than a
-    factor 2 from each width to the next for $m = 64, 256, 1024$. That is some nine standard errors
-    below the factor 3.8 observed. `ntk_drift` finds the changes by a formula for the kernel, and
-    `ntk_parametrize` with `torch.optim.SGD` the trained networks. Other architectures are quoted.
+    factor 2 from each width to the next for $m = 64, 256, 1024$. Observed over 40 draws of 48
+    networks are the factors 3.7 and 3.8 with a standard deviation of 0.33, of which 2 is five away.
+    `ntk_drift` finds the changes by a formula for the kernel, and `ntk_parametrize` with
+    `torch.optim.SGD` the trained networks. Other architectures are quoted.
 
     Knobs:
         scaling: What stands before the sum: $1 / \sqrt m$, or $1 / m$ in mean field, where features
@@ -163,8 +165,10 @@ def ntk_drift_rate(scaling: Scaling = "ntk", rate: float = -1.0, nets: int = 48)
 
     Checked for two-layer tanh networks on three points after 30 steps of gradient descent, each $1
     / \lambda_{\max}(K_0)$ long, for the norm in units of $\|K(\theta_0)\|_F$, which has a limit.
-    Over eight widths from 64 to 6400 its mean falls with the exponent $-1$, hence faster than the
-    proven $-\frac12$, and its mean square faster than $1 / m$. The proof of the bound is quoted.
+    Over eight widths from 64 to 6400 its mean falls with the exponent $-1$ (observed -0.97, with a
+    standard deviation of 0.02 between draws; the slack is a tenth of the rate at most), hence
+    faster than the proven $-\frac12$, and its mean square faster than $1 / m$ (observed -1.95). The
+    proof of the bound is quoted.
 
     Knobs:
         scaling: What stands before the sum: $1 / \sqrt m$, or $1 / m$ in mean field.
@@ -204,8 +208,8 @@ ntk_drift_rate.erratum(
     printed=r"Empirically, $\|K(\theta_0) - K(\theta_t)\|_F \in O(\tfrac1{\sqrt m})$",
     right=r"Proven: $O(\tfrac1{\sqrt m})$. Empirically, it falls like $\tfrac1m$",
     why=r"Theory and experiment are swapped: $1 / \sqrt m$ is the proven upper bound, while the"
-    r" observed drift falls like $1 / m$ (relative change 0.031, 0.0093, 0.0026, 0.00067 at $m ="
-    r" 64, 256, 1024, 4096$). As an upper bound the printed line remains true.",
+    r" observed drift falls like $1 / m$ (relative change 0.032, 0.0082, 0.0023, 0.00055 at $m ="
+    r" 64, 256, 1024, 4096$ after 30 steps). As an upper bound the printed line remains true.",
     weight="soft",
     refuted_by="mean change of the kernel",
     close="the slack of a fit is a tenth of the rate at most",
@@ -230,8 +234,9 @@ def infinite_width_predictor(offset: float = 1.0, nets: int = 4):
     Checked for two-layer tanh networks in NTK parametrisation on three points, trained by gradient
     descent until the residual is below $10^{-4}$: the distance of five predictions from
     `ntk_predict`, with kernel and outputs of the same initialisation, falls on average with the
-    width and is below 0.005 for $m = 4096$ (observed 0.018, 0.0026, 0.0003). On the training set
-    the prediction is $y$. The limit itself is quoted.
+    width and is below 0.005 for $m = 4096$. Observed over 15 draws are 0.049, 0.0057, 0.0009 for $m
+    = 64, 512, 4096$, at 4096 never more than 0.0015. On the training set the prediction is $y$. The
+    limit itself is quoted.
 
     Knobs:
         offset: The factor of the initial function $f_{\theta_0}(x)$.
