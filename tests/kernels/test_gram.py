@@ -134,6 +134,7 @@ OUT = torch.empty(23, 23, dtype=X.dtype)
         (lambda: gram(lambda a, b: laplace(a, b).float(), X, memory=SMALL),
          "kernel must give torch.float64, got torch.float32"),
         (lambda: gram(lopsided, X), r"kernel must be symmetric, got .* at \(\d+, \d+\) and"),
+        (lambda: gram(lopsided, X, memory=1), r"kernel must be symmetric, got .* at \(0, 1\) and"),
         (lambda: gram(overflowing, X, Z), r"kernel must give finite numbers, got inf at \(13, 0\)"),
         (lambda: gram(overflowing, X, Z, memory=SMALL), r"numbers, got inf at \(13, 0\)"),
         (lambda: gram(KERNEL, X.bfloat16(), out="k.npy"), "out must be a tensor for torch.bf"),

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch import distributed as dist
 
-from vademecum.kernels import MaternKernel, RBFKernel, gram
+from vademecum.kernels import Kernel, MaternKernel, RBFKernel, gram, infinite_width
 
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(23, 4)))
 SMALL = 4 * 8 * 25 + 64 * 4 * 5  # room for tiles of 5 x 5: 15 of them
@@ -111,6 +111,40 @@ def test_files_of_other_builds_are_refused(tmp_path, again, message):
     assert torch.equal(torch.from_numpy(np.load(file)), kept)
 
 
+class Constant(Kernel):
+    """A kernel of one's own."""
+
+    def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
+        return x1.new_ones(len(x1), len(x1 if x2 is None else x2))
+
+    def _diagonal(self, x: Tensor) -> Tensor:
+        return x.new_ones(len(x))
+
+
+def test_builds_of_kernels_of_ones_own_go_on(tmp_path):
+    file = tmp_path / "k.npy"
+    for _ in range(2):  # as another process would, with another object
+        assert bool((gram(2.0 * Constant() + RBFKernel(), X, out=file) > 2).all())
+    with pytest.raises(ValueError, match="of a build with another kernel or data"):
+        gram(2.0 * Constant() + MaternKernel(), X, out=file)
+
+
+def test_files_of_other_architectures_are_refused(tmp_path):
+    """Whose limits print alike."""
+    file = tmp_path / "k.npy"
+
+    def limit(activation: nn.Module, *, learned: bool = True) -> Kernel:
+        first = nn.Linear(4, 5).requires_grad_(learned)
+        return 2.0 * infinite_width(nn.Sequential(first, activation, nn.Linear(5, 1))).ntk
+
+    kept = gram(limit(nn.ReLU()), X, out=file).clone()
+    assert torch.equal(gram(limit(nn.ReLU()), X, out=file), kept)
+    for other in (limit(nn.GELU()), limit(nn.ReLU(), learned=False)):
+        assert repr(other) == repr(limit(nn.ReLU()))
+        with pytest.raises(ValueError, match="of a build with another kernel or data"):
+            gram(other, X, out=file)
+
+
 def test_files_that_are_not_ours_are_refused(tmp_path):
     file, journal = tmp_path / "k.npy", tmp_path / "k.npy.tiles"
     np.save(file, np.zeros((23, 23)))
@@ -126,7 +160,8 @@ def test_files_that_are_not_ours_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"with float64 of shape \(23, 22\)"):
         gram(RBFKernel(), X, out=file)
     file.write_bytes(whole)
-    for broken in (b"no journal", b"", b"[1]\nx", journal.read_bytes() + b"x"):
+    marked = journal.read_bytes()
+    for broken in (b"no journal", b"", b"[1]\nx", marked[:-1], marked + b"x", marked[:-9]):
         journal.write_bytes(broken)
         with pytest.raises(ValueError, match="out must be a new file, or one that the same build"):
             gram(RBFKernel(), X, out=file)
@@ -170,14 +205,28 @@ def test_kill_9_in_the_middle(tmp_path):
     assert marks(killed) == "x" * 55
 
 
+def late(broadcast: Any, file: str) -> Any:
+    """It ends when the first rank's tiles are on record."""
+
+    def wait(*args: Any, **kwargs: Any) -> None:
+        broadcast(*args, **kwargs)
+        while marks(Path(file)).count("x") < 8:
+            time.sleep(0.01)
+
+    return wait
+
+
 def rank(r: int, folder: str, found: Any) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=r, world_size=2)
     try:
         kernel, answers = Failing(), []
-        answers.append(gram(kernel, X, memory=SMALL))
+        half = torch.empty(46, 23, dtype=X.dtype)[::2]  # not contiguous
+        answers.append(gram(kernel, X, out=half, memory=SMALL))
         answers.append(gram(kernel, X, X[:7] + 1, memory=SMALL))
+        if r == 1:  # which opens the file when the other has written all its tiles
+            dist.broadcast_object_list = late(dist.broadcast_object_list, f"{folder}/k.npy")
         answers.append(gram(kernel, X, out=f"{folder}/k.npy", memory=SMALL))
         try:
             gram(kernel, X, X, out=f"{folder}/k.npy", memory=SMALL)

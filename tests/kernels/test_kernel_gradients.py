@@ -39,6 +39,34 @@ def test_default_gradients_agree_with_closed_forms():
     torch.testing.assert_close(closed, automatic)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("apart", [0.0, 1e3, 1e6])
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_gradients_of_clusters_far_apart(dtype, apart, offset):
+    """Against autograd through differences, in double precision; integers, which do not round."""
+    x = torch.randint(-3, 4, (30, 2)).double() + offset
+    x[15:] += apart
+    W = torch.rand(30, 30, dtype=torch.float64).to(dtype)
+    ell = torch.tensor([2.0, 4.0], dtype=dtype)
+    for kernel in (RBFKernel(lengthscale=ell), MaternKernel(nu=2.5, lengthscale=ell)):
+        found = kernel.weighted_gradients(x.to(dtype), W)["lengthscale"]
+        wanted = Kernel._weighted_gradients(kernel, x - offset, W.double())["lengthscale"]
+        tol = 1e-5 if dtype == torch.float32 else 1e-9
+        torch.testing.assert_close(found.double(), wanted, rtol=tol, atol=0)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_angles_have_all_digits_where_gradients_are_asked(order):
+    """In single precision the arc cosine of an input with itself would be off by 1e-4."""
+    x, kernel = torch.randn(300, 3), ArcCosineKernel(order=order)
+    z = x + 1e-3 * torch.randn(300, 3)
+    size = kernel.diagonal(x).sqrt()
+    for other in (None, x.clone(), z, -z):
+        found, plain = kernel(x.clone().requires_grad_(), other).detach(), kernel(x, other)
+        gap = (found - plain) / size / size[:, None]
+        assert float(gap.abs().max()) < 3e-6
+
+
 @pytest.mark.parametrize(
     "kernel",
     [RBFKernel(), *(MaternKernel(nu=nu) for nu in ORDERS), LinearKernel(bias=2.0),

@@ -181,6 +181,26 @@ def test_sums_products_and_multiples():
     assert (3 * (2.0 * RBFKernel())).hyperparameters() == {"scale": 6.0, "lengthscale": 1.0}
 
 
+class Fixed(Kernel):
+    """A kernel of one's own, whose matrix is always the same tensor, with one number in it."""
+
+    one = torch.ones(1, 1)
+
+    def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
+        return self.one.expand(len(x1), len(x1 if x2 is None else x2))
+
+    def _diagonal(self, x: Tensor) -> Tensor:
+        return self.one[0].expand(len(x))
+
+
+def test_multiples_leave_the_matrix_of_a_kernel_as_it_is():
+    kernel, x = 3.0 * Fixed(), torch.zeros(2, 1)
+    for _ in range(2):
+        assert kernel(x).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert float(Fixed.one) == 1
+    assert repr(kernel + RBFKernel()) == "3.0 * Fixed() + RBFKernel(lengthscale=1.0)"
+
+
 def test_replaced_hyperparameters():
     kernel = composite()
     other = kernel.replaced({"1.lengthscale": 0.3, "0.0.scale": 5.0})
@@ -231,6 +251,10 @@ NAN = torch.tensor([[1.0, math.nan, 1.0]])
          r"values must name hyperparameters \(lengthscale\), got 'scale'"),
         (lambda: RBFKernel().weighted_gradients(X, X),
          r"weights must be 2 x 2, a number for each pair, got shape \(2, 3\)"),
+        (lambda: RBFKernel().weighted_gradients(X, X[:, :2].double()),
+         "weights must be torch.float32 as x is, got torch.float64"),
+        (lambda: RBFKernel()(X + 1j), "x1 must be real, got torch.complex64"),
+        (lambda: LinearKernel().diagonal(X * 1j), "x must be real, got torch.complex64"),
     ],
 )  # fmt: skip
 def test_bad_input(make, message):

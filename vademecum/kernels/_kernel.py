@@ -14,7 +14,8 @@ them. Checked by the claim `kernels.positive_semidefinite_kernel`.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from numbers import Real
 from typing import Any, final
 
@@ -24,14 +25,15 @@ from torch import Tensor
 
 from vademecum.arguments import floats, number
 
-__all__ = ["Kernel", "pair", "positive"]
+__all__ = ["Kernel", "pair", "positive", "shown"]
 
 
 class Kernel(ABC):
     """What all kernels have in common.
 
     A kernel of one's own has `_matrix` and `_diagonal`, and `hyperparameters` and `_at` if it has
-    any hyperparameters. It is never changed: `replaced` gives another one.
+    any hyperparameters; if it depends on more, `identity` says so. It is never changed: `replaced`
+    gives another one.
 
     Example:
         >>> class Brownian(Kernel):
@@ -88,13 +90,23 @@ class Kernel(ABC):
             x: The inputs, n of them.
             weights: The matrix W, n x n.
         """
-        x = pair(x, None, name="x")[0]
+        x, weights = pair(x, None, name="x")[0], floats("weights", weights)
         if weights.shape != (len(x), len(x)):
             raise ValueError(
                 f"weights must be {len(x)} x {len(x)}, a number for each pair,"
                 f" got shape {tuple(weights.shape)}"
             )
+        if weights.dtype != x.dtype:
+            raise ValueError(f"weights must be {x.dtype} as x is, got {weights.dtype}")
         return self._weighted_gradients(x.detach(), weights.detach())
+
+    def identity(self) -> str:
+        """What tells it from other kernels when a build into a file goes on: what it prints."""
+        return repr(self)
+
+    def __repr__(self) -> str:
+        known = (f"{name}={shown(h)}" for name, h in self.hyperparameters().items())
+        return f"{type(self).__qualname__}({', '.join(known)})"
 
     @abstractmethod
     def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
@@ -113,12 +125,10 @@ class Kernel(ABC):
         if not known:
             return {}
         with torch.enable_grad():
-            logs = {
-                name: torch.as_tensor(h, dtype=x.dtype, device=x.device).detach().log()
-                for name, h in known.items()
-            }
-            for log in logs.values():
-                log.requires_grad_()
+            logs = {}
+            for name, h in known.items():
+                h = torch.as_tensor(h, dtype=x.dtype, device=x.device)
+                logs[name] = h.detach().log().requires_grad_()
             K = self._at({name: log.exp() for name, log in logs.items()})._matrix(x, None)
             found = torch.autograd.grad((K * weights).sum(), list(logs.values()))
         return dict(zip(logs, found, strict=True))
@@ -142,6 +152,8 @@ class Kernel(ABC):
 class _Several(Kernel):
     """A kernel made of others, whose hyperparameters bear their numbers: `0.lengthscale`."""
 
+    _joined: Callable[[Tensor, Tensor], Tensor]
+
     def __init__(self, parts: tuple[Kernel, ...]):
         self.parts = parts
 
@@ -152,6 +164,9 @@ class _Several(Kernel):
             for name, value in part.hyperparameters().items()
         }
 
+    def identity(self) -> str:
+        return f"{type(self).__name__}{[part.identity() for part in self.parts]}"
+
     def _at(self, values: dict[str, float | Tensor]) -> Kernel:
         own = [
             part._at({name: values[f"{i}.{name}"] for name in part.hyperparameters()})
@@ -159,17 +174,16 @@ class _Several(Kernel):
         ]
         return type(self)(tuple(own))
 
+    def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
+        return reduce(self._joined, (part._matrix(x1, x2) for part in self.parts))
+
+    def _diagonal(self, x: Tensor) -> Tensor:
+        return reduce(self._joined, (part._diagonal(x) for part in self.parts))
+
 
 @final
 class _Sum(_Several):
-    def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
-        total = self.parts[0]._matrix(x1, x2)
-        for part in self.parts[1:]:
-            total = total + part._matrix(x1, x2)
-        return total
-
-    def _diagonal(self, x: Tensor) -> Tensor:
-        return torch.stack([part._diagonal(x) for part in self.parts]).sum(0)
+    _joined = staticmethod(torch.add)
 
     def _weighted_gradients(self, x: Tensor, weights: Tensor) -> dict[str, Tensor]:
         return {
@@ -184,23 +198,15 @@ class _Sum(_Several):
 
 @final
 class _Product(_Several):
-    def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
-        total = self.parts[0]._matrix(x1, x2)
-        for part in self.parts[1:]:
-            total = total * part._matrix(x1, x2)
-        return total
-
-    def _diagonal(self, x: Tensor) -> Tensor:
-        return torch.stack([part._diagonal(x) for part in self.parts]).prod(0)
+    _joined = staticmethod(torch.mul)
 
     def _weighted_gradients(self, x: Tensor, weights: Tensor) -> dict[str, Tensor]:
         found = {}
         for i, part in enumerate(self.parts):
             if not part.hyperparameters():
                 continue
-            rest = weights
-            for j, other in enumerate(self.parts):
-                rest = rest if i == j else rest * other._matrix(x, None)
+            others = (p._matrix(x, None) for j, p in enumerate(self.parts) if j != i)
+            rest = reduce(torch.mul, others, weights)
             for name, value in part._weighted_gradients(x, rest).items():
                 found[f"{i}.{name}"] = value
         return found
@@ -228,10 +234,7 @@ class _Multiple(Kernel):
         return _Multiple(positive("scale", values["scale"]), self.kernel._at(own))
 
     def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
-        K = self.kernel._matrix(x1, x2)
-        if K.requires_grad or isinstance(self.scale, Tensor):
-            return K * self.scale
-        return K.mul_(self.scale)  # it is ours
+        return self.kernel._matrix(x1, x2) * self.scale
 
     def _diagonal(self, x: Tensor) -> Tensor:
         return self.kernel._diagonal(x) * self.scale
@@ -243,33 +246,42 @@ class _Multiple(Kernel):
             found[self._prefix + name] = value * self.scale
         return found
 
+    def identity(self) -> str:
+        return f"{shown(self.scale)} * {self.kernel.identity()}"
+
     def __repr__(self) -> str:
         inner = f"({self.kernel!r})" if isinstance(self.kernel, _Sum) else repr(self.kernel)
-        scale = self.scale.tolist() if isinstance(self.scale, Tensor) else self.scale
-        return f"{scale!r} * {inner}"
+        return f"{shown(self.scale)} * {inner}"
 
 
 def _parts(kernel: Kernel, kind: type[_Several]) -> tuple[Kernel, ...]:
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
 
 
-def pair(x1: Any, x2: Any, *, name: str = "x1") -> tuple[Tensor, Tensor | None]:
+def shown(value: float | Tensor) -> Any:
+    """A hyperparameter as it is printed."""
+    return value.tolist() if isinstance(value, Tensor) else value
+
+
+def pair(x1: Any, x2: Any, *, name: str = "x1", other: str = "x2") -> tuple[Tensor, Tensor | None]:
     """Inputs of rows and columns that fit together, one input along the first axis each."""
     x1 = floats(name, x1)
+    if x1.is_complex():
+        raise ValueError(f"{name} must be real, got {x1.dtype}")
     if x1.ndim == 0:
         raise ValueError(f"{name} must have inputs along its first axis, got a number")
     if x2 is None:
         return x1, None
-    x2 = floats("x2", x2)
+    x2 = floats(other, x2)
     if x1.shape[1:] != x2.shape[1:] or x2.ndim == 0:
         raise ValueError(
-            f"x2 must hold inputs of shape {tuple(x1.shape[1:])} as x1 does,"
+            f"{other} must hold inputs of shape {tuple(x1.shape[1:])} as {name} does,"
             f" got {tuple(x2.shape[1:])}"
         )
     if x1.dtype != x2.dtype:
-        raise ValueError(f"x2 must be {x1.dtype} as x1 is, got {x2.dtype}")
+        raise ValueError(f"{other} must be {x1.dtype} as {name} is, got {x2.dtype}")
     if x1.device != x2.device:
-        raise ValueError(f"x2 must be on {x1.device} as x1 is, got {x2.device}")
+        raise ValueError(f"{other} must be on {x1.device} as {name} is, got {x2.device}")
     return x1, x2
 
 

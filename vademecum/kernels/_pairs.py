@@ -22,7 +22,7 @@ from torch import Tensor
 from vademecum.arrays import empty, portions
 from vademecum.kernels._tiles import tiles_of
 
-__all__ = ["FAR", "Differences", "by_tiles", "centred", "mend_near"]
+__all__ = ["FAR", "Differences", "by_tiles", "centred", "mend_near", "weighted_squares"]
 
 _TILE = {"cpu": 256}  # rows and columns: fastest of 128 to 1024 for n = 2,000 on one core
 _WIDE = 8192  # on other devices, where a call costs more than it reads
@@ -135,6 +135,23 @@ def mend_near(found: Tensor, a: Tensor, b: Tensor, error: float) -> None:
     for some in portions(len(near), each=a.shape[1], memory=_PAIRS):
         i, j = near[some].unbind(1)
         found[i, j] = (a[i] - b[j]).square().sum(1)
+
+
+def weighted_squares(M: Tensor, x: Tensor, lengthscale: Tensor) -> Tensor:
+    r"""The sums $\sum_{ij} M_{ij} (a_{im} - a_{jm})^2$ for each feature of inputs in lengthscales.
+
+    A product of matrices gives them, in double precision where single would lose too much, unless
+    inputs are so far apart that differences must come first.
+    """
+    a = centred(x.double())[0] / lengthscale.double()
+    R2 = float(a.square().sum(1).max())
+    if 2 * torch.finfo(torch.float64).eps * R2 > _WIDE_LOSS:
+        gaps = (column[:, None] - column for column in a.T.contiguous())
+        return torch.stack([gap.square_().mul_(M).sum() for gap in gaps]).to(M.dtype)
+    single = M.dtype == torch.float32 and 2 * torch.finfo(M.dtype).eps * R2 <= _LOSS[M.dtype]
+    wide, a = (M, a.to(M.dtype)) if single else (M.double(), a)
+    squares = (a.square() * (wide.sum(0) + wide.sum(1))[:, None]).sum(0)
+    return (squares - 2 * (a * (wide @ a)).sum(0)).to(M.dtype)
 
 
 def _squares(a: Tensor, b: Tensor, weights: list[float]) -> Tensor:

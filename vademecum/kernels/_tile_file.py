@@ -53,19 +53,14 @@ class TileFile:
         self._waiting: list[int] = []
 
     def __enter__(self) -> "TileFile":
-        problem = self._problem() if self._rank == 0 else None
-        if self._rank == 0 and problem is None:
-            self._begin()
-        if self._world > 1:
-            told = [problem]
+        told: list[Any] = self._opened() if self._rank == 0 else [None, None]
+        if self._world > 1:  # one rank reads the journal, before any writes into it
             dist.broadcast_object_list(told, src=0)
-            problem = told[0]
+        problem, self.missing = told
         if problem is not None:
             raise ValueError(problem)
         self._array = np.load(self._path, mmap_mode="r+")
         self.values = torch.from_numpy(self._array)
-        marks = self._journal.read_bytes()[len(self._head) :]
-        self.missing = [i for i, mark in enumerate(marks) if mark != ord("x")]
         self._marks = open(self._journal, "rb+", buffering=0)
         self._since = time.monotonic()
         return self
@@ -91,6 +86,15 @@ class TileFile:
             os.fsync(self._marks.fileno())
             self._waiting.clear()
         self._since = time.monotonic()
+
+    def _opened(self) -> list[Any]:
+        """What is wrong with the file, or None and the numbers of the missing tiles."""
+        problem = self._problem()
+        if problem is not None:
+            return [problem, []]
+        self._begin()
+        marks = self._journal.read_bytes()[len(self._head) :]
+        return [None, [i for i, mark in enumerate(marks) if mark != ord("x")]]
 
     def _problem(self) -> str | None:
         """Why the file cannot be what this build began, or None."""

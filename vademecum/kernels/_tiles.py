@@ -33,6 +33,7 @@ from vademecum.progress import ticking
 
 __all__ = ["Tile", "filled", "tiles_of"]
 
+WORKERS = os.cpu_count() or 1  # of an executor, which has no public number of them
 AHEAD = 2  # jobs under way for each worker, so that none waits while a result is written
 
 Compute = Callable[[slice, slice], Tensor]
@@ -111,7 +112,10 @@ def filled(
     mine = list(enumerate(tiles))[rank::world]
     _fill(functions, mine, values, symmetric, executor, progress, lambda i: None)
     if world > 1:
-        dist.all_reduce(values)
+        total = values.contiguous()
+        dist.all_reduce(total)
+        if total is not values:
+            values.copy_(total)
     return values
 
 
@@ -202,8 +206,7 @@ def _computed(
     """The tiles with their entries, in the order in which they are done."""
     if executor is not None:
         jobs = ((it, _Job(_portion(functions[0], it[1]))) for it in tiles)
-        ahead = AHEAD * getattr(executor, "_max_workers", os.cpu_count() or 1)
-        yield from _flowing(jobs, executor, ahead)
+        yield from _flowing(jobs, executor, AHEAD * WORKERS)
     elif len(functions) == 1:
         for it in tiles:
             yield it, _detached(functions[0], *it[1])

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vademecum.arguments import whole
 from vademecum.arrays import lengths
-from vademecum.kernels._kernel import Kernel, positive
+from vademecum.kernels._kernel import Kernel, positive, shown
 from vademecum.kernels._pairs import by_tiles, mend_near
 
 __all__ = ["ArcCosineKernel", "LinearKernel"]
@@ -68,8 +68,7 @@ class LinearKernel(Kernel):
         return _plane(x).square().sum(1) + self.bias
 
     def __repr__(self) -> str:
-        bias = self.bias.tolist() if isinstance(self.bias, Tensor) else self.bias
-        return f"LinearKernel(bias={bias})"
+        return f"LinearKernel(bias={shown(self.bias)})"
 
 
 @final
@@ -95,7 +94,7 @@ class ArcCosineKernel(Kernel):
     def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
         y = _plane(x1) if x2 is None else x2
         if torch.is_grad_enabled() and (x1.requires_grad or y.requires_grad):
-            return self._smooth(x1, y)
+            return self._smooth(x1, y, same=x2 is None)
         with torch.no_grad():
             dtype = x1.dtype if x1.dtype.itemsize >= 4 else torch.float32
             p, u = self._polar(x1, dtype)
@@ -103,10 +102,8 @@ class ArcCosineKernel(Kernel):
             q = q / (2 * math.pi)
 
             def entries(rows: slice, columns: slice, target: Tensor) -> None:
-                near, far = _half_angles(u[rows], v[columns])
-                if x2 is None and rows.start == columns.start:
-                    near.diagonal().zero_()
-                    far.diagonal().fill_(4)
+                same = x2 is None and rows.start == columns.start
+                near, far = _half_angles(u[rows], v[columns], same=same)
                 J = _polynomial(self.order, near.to(target.dtype), far.to(target.dtype))
                 torch.mul(J, q[columns], out=target)
                 target.mul_(p[rows, None])
@@ -124,12 +121,15 @@ class ArcCosineKernel(Kernel):
         units = x.double() / torch.where(norm > 0, norm, 1)[:, None]
         return torch.where(norm > 0, norm**self.order, 0).to(dtype), units
 
-    def _smooth(self, x1: Tensor, x2: Tensor) -> Tensor:
+    def _smooth(self, x1: Tensor, x2: Tensor, *, same: bool) -> Tensor:
         """Through which one can differentiate."""
+        with torch.no_grad():
+            units = (self._polar(x, x.dtype)[1] for x in (x1, x2))
+            near, far = (chord.to(x1.dtype) for chord in _half_angles(*units, same=same))
         norms = [torch.linalg.vector_norm(x, dim=1) for x in (x1, x2)]
         safe = [torch.where(norm > 0, norm, 1) for norm in norms]
         cosine = (x1 / safe[0][:, None]) @ (x2 / safe[1][:, None]).T
-        J = _Angular.apply(cosine, self.order)
+        J = _Angular.apply(cosine, near, far, self.order)
         powers = [torch.where(norm > 0, norm**self.order, 0) for norm in norms]
         return torch.outer(*powers) * J / (2 * math.pi)
 
@@ -138,22 +138,23 @@ class ArcCosineKernel(Kernel):
 
 
 class _Angular(torch.autograd.Function):
-    """J of a cosine, with the derivative that J has also where the arc cosine has none."""
+    """J of a cosine, from its chords; it has a derivative also where the arc cosine has none."""
 
     @staticmethod
-    def forward(ctx: Any, cosine: Tensor, order: int) -> Tensor:
-        ctx.save_for_backward(cosine)
+    def forward(ctx: Any, cosine: Tensor, near: Tensor, far: Tensor, order: int) -> Tensor:
+        ctx.save_for_backward(cosine, near, far)
         ctx.order = order
-        c = cosine.clamp(-1, 1)
-        return _polynomial(order, 2 - 2 * c, 2 + 2 * c)
+        return _polynomial(order, near, far)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (cosine,), (grad,) = ctx.saved_tensors, grad_outputs
+        (cosine, near, far), (grad,) = ctx.saved_tensors, grad_outputs
         if ctx.order > 0:
-            return grad * ctx.order**2 * _Angular.apply(cosine, ctx.order - 1), None
-        sine2 = (1 - cosine) * (1 + cosine)
-        return grad * torch.where(sine2 > 0, sine2, math.inf).rsqrt(), None
+            slope = ctx.order**2 * _Angular.apply(cosine, near, far, ctx.order - 1)
+        else:
+            sine2 = near * far / 4
+            slope = torch.where(sine2 > 0, sine2, math.inf).rsqrt()
+        return grad * slope, None, None, None
 
 
 def _polynomial(order: int, near: Tensor, far: Tensor) -> Tensor:
@@ -167,13 +168,16 @@ def _polynomial(order: int, near: Tensor, far: Tensor) -> Tensor:
     return (3 * sine * cosine).addcmul_(rest, 1 + 2 * cosine.square()).clamp_(min=0)
 
 
-def _half_angles(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def _half_angles(u: Tensor, v: Tensor, *, same: bool) -> tuple[Tensor, Tensor]:
     """Squared chords between unit vectors, and to the opposite ones, both right where small."""
     cosine = u @ v.T
     error = 4 * torch.finfo(u.dtype).eps
     near, far = (2 - 2 * cosine).clamp_(min=0), cosine.mul_(2).add_(2).clamp_(min=0)
     mend_near(near, u, v, error)
     mend_near(far, u, -v, error)
+    if same:
+        near.diagonal().zero_()
+        far.diagonal().fill_(4)
     return near, far
 
 

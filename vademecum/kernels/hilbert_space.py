@@ -49,7 +49,7 @@ def rkhs_inner(
         >>> rkhs_inner(LinearKernel(), x, torch.tensor([1.0, 1.0]), z, torch.tensor([2.0]))
         tensor(18.)
     """
-    x, other = pair(x, z, name="x")
+    x, other = pair(x, z, name="x", other="z")
     assert other is not None
     alpha, beta = _fitting("alpha", alpha, x), _fitting("beta", beta, other)
     if alpha.shape[1:] != beta.shape[1:]:

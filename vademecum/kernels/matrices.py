@@ -3,7 +3,7 @@ r"""The Gram matrix $K_{ij} = k(x_{1,i}, x_{2,j})$ of any kernel, of any size.
 It is computed in tiles (see `_tiles`), each from the inputs of its rows and columns alone, so that
 beyond inputs and result there is room for a few tiles. Without $x_2$ the matrix is symmetric, and
 half of the tiles are mirror images. A build into a file is told from others by a hash over the
-inputs, the kernel's name and its hyperparameters.
+inputs and what the kernel is.
 """
 
 import math
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vademecum.arguments import whole
 from vademecum.kernels._kernel import Kernel, pair
-from vademecum.kernels._tiles import AHEAD, filled
+from vademecum.kernels._tiles import AHEAD, WORKERS, filled
 
 __all__ = ["KernelFunction", "evaluated", "fingerprint", "gram"]
 
@@ -53,7 +53,7 @@ def gram(
         x2: Those of the columns, of the same dtype and device; `x1` by default, which takes half
             of the work, since the kernel is taken to be symmetric.
         executor: Where tiles are computed, such as a `ProcessPoolExecutor`, or Dask's or Ray's;
-            here by default.
+            here by default. It has at most two tiles for each core of this machine at a time.
         devices: Several devices, such as `["cuda:0", "cuda:1"]`, which get a copy of the inputs and
             compute tiles side by side; the result is where the inputs are.
         out: Where to write: a tensor of the right shape, dtype and device, or the path of a NumPy
@@ -82,7 +82,7 @@ def gram(
     symmetric = x2 is None
     n2 = len(x1 if x2 is None else x2)
     places = [x1.device] if not devices else [torch.device(device) for device in devices]
-    hands = len(places) if executor is None else _workers(executor)
+    hands = len(places) if executor is None else WORKERS
     apart = 1 + AHEAD if len(places) > 1 or executor is not None else 1
     tile = _tile(x1, max(len(x1), n2), memory, hands * apart)
     compute = [_Tiles(kernel, x1.to(p), None if x2 is None else x2.to(p)) for p in places]
@@ -141,7 +141,7 @@ class _Tiles:
 def fingerprint(kernel: Any, *tensors: Tensor | None) -> str:
     """A hash that tells builds apart: of tensors, and of a kernel's name and hyperparameters."""
     own = isinstance(kernel, Kernel)
-    name = repr(kernel) if own else getattr(kernel, "__qualname__", type(kernel).__qualname__)
+    name = kernel.identity() if own else getattr(kernel, "__qualname__", type(kernel).__qualname__)
     text = sha256(name.encode())
     for h in kernel.hyperparameters().values() if own else ():
         text.update(repr(h.tolist() if isinstance(h, Tensor) else h).encode())
@@ -153,15 +153,14 @@ def fingerprint(kernel: Any, *tensors: Tensor | None) -> str:
 
 
 def _tile(x: Tensor, n: int, memory: int | None, at_a_time: int) -> int:
-    """Rows of a tile t with $4 b t^2 + 64 d t$ bytes, for b bytes a number, within the limit."""
+    """Rows of a tile t with $4 b t^2 + 64 d t$ bytes, for b bytes a number, within the limit.
+
+    There are two at least, so that a function which is not symmetric is seen.
+    """
     if memory is None:
-        return min(_LARGEST, n) if at_a_time == 1 else max(1, min(_LARGEST // 4, -(-n // 8)))
+        return min(_LARGEST, n) if at_a_time == 1 else max(2, min(_LARGEST // 4, -(-n // 8)))
     square = _ARRAYS * max(4, x.dtype.itemsize)
     linear = 64 * max(1, math.prod(x.shape[1:]))
     room = memory / at_a_time
     size = (math.sqrt(linear**2 + 4 * square * room) - linear) / (2 * square)
-    return max(1, min(_LARGEST, n, int(size)))
-
-
-def _workers(executor: Executor) -> int:
-    return getattr(executor, "_max_workers", os.cpu_count() or 1)
+    return max(2, min(_LARGEST, n, int(size)))

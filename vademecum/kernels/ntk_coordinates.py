@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from vademecum.arguments import number, whole
+from vademecum.kernels._width_scales import Scaled, become, remove_scales, scaled_tensors
 from vademecum.models import aliases, named_modules, named_tensors, unwrapped
 
 __all__ = ["ntk_parametrize"]
@@ -33,23 +34,6 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 _KNOWN = (nn.Linear, *_CONVOLUTIONS, *_TRANSPOSED, *_EMBEDDINGS, nn.MultiheadAttention)
 _PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
-
-
-class _Scaled(nn.Module):
-    """The map from a coordinate to the parameter, a number of its own for each tensor."""
-
-    def __init__(self, scale: float):
-        super().__init__()
-        self.scale = scale
-
-    def forward(self, omega: Tensor) -> Tensor:
-        return self.scale * omega
-
-    def right_inverse(self, w: Tensor) -> Tensor:
-        return w / self.scale
-
-    def extra_repr(self) -> str:
-        return f"scale={self.scale:.6g}"
 
 
 class _Shared(NamedTuple):
@@ -108,7 +92,10 @@ def ntk_parametrize(
     """
     inner = unwrapped(model)
     if remove:
-        _remove(inner)
+        found = scaled_tensors(inner)
+        if not found:
+            raise ValueError("model must be in NTK coordinates for remove=True, and is not")
+        remove_scales(found)
         return model
     weight = math.sqrt(number("weight_variance", weight_variance, above=0))
     bias = math.sqrt(number("bias_variance", bias_variance, above=0))
@@ -119,8 +106,8 @@ def ntk_parametrize(
     for shared, scale in scaled:
         coordinate = shared.tensor.detach() / scale
         for module, key in shared.places:  # each of which divides what all of them share
-            parametrize.register_parametrization(module, key, _Scaled(scale))
-        _become(shared.tensor, coordinate, scale)
+            parametrize.register_parametrization(module, key, Scaled(scale))
+        become(shared.tensor, coordinate, scale)
     return model
 
 
@@ -130,7 +117,7 @@ def _tensors(model: nn.Module) -> list[_Shared]:
     for prefix, module in named_modules(model):
         if isinstance(module, parametrize.ParametrizationList):
             kind = ", ".join(type(part).__name__ for part in module)
-            already = " in NTK coordinates" if isinstance(module[0], _Scaled) else ""
+            already = " in NTK coordinates" if isinstance(module[0], Scaled) else ""
             raise ValueError(
                 f"model must not be parametrised already, and {prefix[:-1]} is{already}: {kind}"
             )
@@ -198,28 +185,3 @@ def _refuse_aliases(model: nn.Module, scaled: list[_Shared]) -> None:
                     f"parameters must be used by their names, and {type(module).__name__} keeps"
                     f" {names[id(t)]} in {key}, too"
                 )
-
-
-def _remove(model: nn.Module) -> None:
-    """Go back to the parameters themselves."""
-    found: dict[int, tuple[Tensor, float, list[tuple[nn.Module, str]]]] = {}
-    for _, module in named_modules(model):
-        lists = getattr(module, "parametrizations", {})
-        for key, chain in lists.items():
-            if isinstance(chain[0], _Scaled):
-                omega = chain.original
-                found.setdefault(id(omega), (omega, chain[0].scale, []))[2].append((module, key))
-    if not found:
-        raise ValueError("model must be in NTK coordinates for remove=True, and is not")
-    for omega, scale, places in found.values():
-        for module, key in places:
-            parametrize.remove_parametrizations(module, key, leave_parametrized=False)
-        _become(omega, omega.detach() * scale, 1 / scale)
-
-
-def _become(p: Tensor, value: Tensor, slope: float) -> None:
-    """Give a parameter another value, and its gradient the factor of the chain rule."""
-    with torch.no_grad():
-        p.copy_(value)
-        if p.grad is not None:
-            p.grad.mul_(slope)

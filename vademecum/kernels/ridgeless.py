@@ -60,9 +60,9 @@ class KernelRegression(NamedTuple):
             x: The inputs.
             f0: The outputs for them before training; 0 by default.
         """
-        found = gram(self.kernel, x, self.x).double() @ self.coefficients
-        found = found.to(x.dtype)
-        return found if f0 is None else f0 + found
+        pair(self.x, x, name="the training set", other="x")
+        found = (gram(self.kernel, x, self.x).double() @ self.coefficients).to(x.dtype)
+        return found if f0 is None else _targets("f0", f0, x, found) + found
 
     __repr__ = one_line
 

@@ -49,6 +49,12 @@ class WidthKernel(Kernel):
         self.weight_variance = positive("weight_variance", weight_variance)
         self.bias_variance = positive("bias_variance", bias_variance, zero=True)
 
+    def identity(self) -> str:
+        """Its name, and the layers and trained parameters of the network."""
+        model = self.network.model
+        learned = [name for name, p in model.named_parameters() if p.requires_grad]
+        return f"{self!r} {model} {learned}"
+
     def __repr__(self) -> str:
         kind = type(self.network.model).__name__
         variances = f"weight_variance={float(self.weight_variance):g}, bias_variance="
