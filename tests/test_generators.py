@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import vademecum
 from tests.bayes import drawn_chains, drawn_predictions
 from tests.conventions import calls
 from tests.generalization import drawn_descent, drawn_landscape, drawn_weights
@@ -297,5 +296,4 @@ def test_random_numbers_come_from_where_it_is_said(name):
 
 
 def test_every_room_that_draws_is_looked_at():
-    assert set(ROOMS) <= set(vademecum.ROOMS)
     assert len(drawing()) > 20

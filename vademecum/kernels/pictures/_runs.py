@@ -18,7 +18,11 @@ __all__ = ["ACTIVATIONS", "Activation", "BIAS", "GRID", "Run", "WEIGHT", "points
 
 Activation = Literal["ReLU", "tanh", "GELU"]
 ACTIVATIONS: dict[str, type[nn.Module]] = {"ReLU": nn.ReLU, "tanh": nn.Tanh, "GELU": nn.GELU}
-WEIGHT, BIAS = 2.0, 0.5  # variances
+"""The activations that one can choose."""
+WEIGHT = 2.0
+"""The variance of weights times the width."""
+BIAS = 0.5
+"""The variance of biases."""
 STEPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)  # at which a run is looked at
 GRID = torch.linspace(-1.6, 1.6, 81)[:, None]
 
