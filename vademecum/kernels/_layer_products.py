@@ -51,7 +51,7 @@ def add_parameters(
         memory: The bytes of gradients to form at a time.
     """
     done: set[str] = set()
-    for name in shapes:
+    for name in sorted(shapes, key=lambda name: len(shapes[name]) < 2):  # weights before biases
         u, v = one.get(name), other.get(name)
         if name in done or u is None or v is None:
             continue

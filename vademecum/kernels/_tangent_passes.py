@@ -5,6 +5,7 @@ rule needs. Where rules do not cover a model, those parameters that have layers 
 tried by themselves, and `torch.func` maps the derivative of one example in the rest over all.
 """
 
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -30,10 +31,11 @@ class TangentPasses:
         f: The network.
         x: Inputs.
         summed: Whether the gradient of the sum of all outputs is wanted, not those of each.
+        scales: What the gradients in some parameters are multiplied with, by their names.
     """
 
-    def __init__(self, f: Functional, x: Any, *, summed: bool):
-        self.f, self.x, self.summed = f, x, summed
+    def __init__(self, f: Functional, x: Any, *, summed: bool, scales: Mapping[str, float]):
+        self.f, self.x, self.summed, self._scales = f, x, summed, scales
         self.n, self.dtype = count_examples(x), torch.promote_types(f.dtype, torch.float32)
         plan = study(f, x)
         self.k = plan.shape.numel()
@@ -78,6 +80,7 @@ class TangentPasses:
             b = b.to(self.dtype)
             for own, name in call.names.items():
                 use = Use(call.rule, call.layer, call.names, i, own, a, b)
+                use = use.scaled(self._scales[name]) if name in self._scales else use
                 found.setdefault(name, []).append(use)
         return found
 
@@ -93,7 +96,10 @@ class TangentPasses:
             for name, each in found.items():
                 parts.setdefault(name, []).append(each.reshape(n, self.g, -1))
         joined = {name: torch.cat(each).movedim(1, 0) for name, each in parts.items()}
-        return {name: t.to(self.dtype).contiguous() for name, t in joined.items()}
+        return {
+            name: self._scales.get(name, 1.0) * t.to(self.dtype).contiguous()
+            for name, t in joined.items()
+        }
 
 
 def _flat(output: Any, _: Tensor) -> Tensor:

@@ -17,7 +17,8 @@ from vademecum.gradients.network_function import Functional
 from vademecum.kernels._layer_products import Tangents, add_parameters
 from vademecum.kernels._pair_sums import PairSums
 from vademecum.kernels._tangent_passes import TangentPasses
-from vademecum.models import Output, map_tensors
+from vademecum.kernels._width_scales import unscaled
+from vademecum.models import Output, map_tensors, unwrapped
 
 __all__ = ["TangentTiles"]
 
@@ -45,11 +46,12 @@ class TangentTiles:
         frozen: bool, output: Output,
     ):  # fmt: skip
         knobs = {"outputs": outputs, "memory": memory, "frozen": frozen, "output": output}
-        self._given, self.outputs = (model, x1, x2, knobs), outputs
-        self.f = f = Functional(model, frozen=frozen, output=output)
-        summed = outputs == "sum"
-        self.one = TangentPasses(f, x1, summed=summed)
-        self.other = self.one if x2 is None else TangentPasses(f, x2, summed=summed)
+        self._given, self.outputs, self.output = (model, x1, x2, knobs), outputs, output
+        plain, self.scales = unscaled(unwrapped(model))
+        self.f = f = Functional(plain, frozen=frozen, output=output)
+        summed, scales = outputs == "sum", self.scales
+        self.one = TangentPasses(f, x1, summed=summed, scales=scales)
+        self.other = self.one if x2 is None else TangentPasses(f, x2, summed=summed, scales=scales)
         if self.other.k != self.one.k:
             raise ValueError(
                 f"model must give as many outputs for x1 as for x2, got {self.one.k} and"

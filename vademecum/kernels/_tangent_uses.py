@@ -32,6 +32,12 @@ class Use(NamedTuple):
     a: Tensor
     b: Tensor  # (g, n, ...)
 
+    def scaled(self, scale: float) -> "Use":
+        """With `scale` times the gradient; a bias has no share in its weight's call any more."""
+        if self.kind in ("product", "transposed"):
+            return self._replace(a=scale * self.a)
+        return self._replace(b=scale * self.b, call=-1 - self.call)
+
     @property
     def kind(self) -> str:
         """Of what form the gradient is."""

@@ -19,7 +19,6 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 

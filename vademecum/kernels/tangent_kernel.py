@@ -117,9 +117,12 @@ def empirical_ntk(
 
 
 def _key(tiles: TangentTiles, x1: Any, x2: Any) -> str:
-    """What a kernel depends on: its kind, the parameters and the inputs, as a hash."""
-    found = sha256(f"{tiles.outputs} {type(tiles.f.model).__name__}".encode())
-    state = {**tiles.f.parameters, **dict(tiles.f.model.named_buffers())}
+    """What a kernel depends on: its kind, the model's layers, tensors and inputs, as a hash."""
+    model, counted = tiles.f.model, sorted(tiles.f.parameters)
+    kind = tiles.output if isinstance(tiles.output, str | int) else type(tiles.output).__name__
+    found = sha256(f"{tiles.outputs} {kind} {counted} {sorted(tiles.scales.items())}".encode())
+    found.update(repr(model).encode())
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     for place, t in named_tensors((state, x1, x2)):
         found.update(f"{place} {t.dtype} {tuple(t.shape)}".encode())
         numbers = t.detach().contiguous().cpu().view(-1)
