@@ -121,9 +121,30 @@ def test_activations_are_recognised_by_what_they_compute(name):
     assert found is None or isinstance(found, Slopes | Closed)
 
 
-@pytest.mark.parametrize("f", [F.relu6, torch.tanh, lambda u: torch.erf(1.01 * u), F.softshrink])
+LOOKALIKES = [
+    F.relu6, torch.tanh, lambda u: torch.erf(1.01 * u), F.softshrink,
+    lambda u: torch.sin(u.clamp(-5, 5)), lambda u: u.clamp(0, 1e5), lambda u: F.softplus(u, 1e7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", LOOKALIKES)
 def test_lookalikes_are_not_recognised(f):
     assert known_dual(f, ()) is None
+
+
+@pytest.mark.parametrize(
+    ("f", "scale"), [(lambda u: F.hardtanh(u, -64, 64), 50.0), (torch.tanh, 1)]
+)
+def test_parallel_inputs_of_different_lengths(f, scale):
+    """Correlation 1 with different variances; an activation that is straight near zero bends."""
+    x = scale * torch.tensor([[1.0, 0.5], [2.0, 1.0]], dtype=torch.float64)
+    limit = infinite_width(OneLayer(f), weight_variance=1.5)
+    blind, q = GaussianExpectations(lambda u: f(u)), 0.75 * x.square().sum(1)
+    one = torch.ones((), dtype=torch.float64)
+    wanted = 1.5 * blind.product(q[0], one, q[1])
+    assert limit.nngp(x)[0, 1].item() == pytest.approx(wanted.item(), rel=2e-9)
+    wanted = 1.5 * 0.75 * (x[0] @ x[1]) * blind.slope_product(q[0], one, q[1])
+    assert limit.ntk(x)[0, 1].item() == pytest.approx(wanted.item(), rel=2e-9)
 
 
 def test_many_pairs_near_one_say_that_they_are_slow():

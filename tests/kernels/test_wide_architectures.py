@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from tests.kernels.test_infinite_width import B, Residual, W, inputs, mlp
 from tests.kernels.test_wide_refusals import Code
 from tests.kernels.wide_oracles import dense_relu
+from vademecum.expectations import GaussianExpectations
 from vademecum.kernels import GaussianProcess, gram, infinite_width, ntk_parametrize
 
 X = inputs(4, 3)
@@ -49,6 +50,8 @@ def both(function, one, other):
 
 BLOCK = layer(*through_relu(FIRST))  # two(relu(one(x)))
 NORMED = tuple(t / torch.outer(*[(FIRST[0].diagonal() + 1e-5).sqrt()] * 2) for t in FIRST)
+
+FEATURES = torch.cat([X.exp()[:, :2] / X.exp().sum(1, keepdim=True), X.max(1).values[:, None]], 1)
 
 WRITTEN = {
     "residual": (
@@ -91,6 +94,10 @@ WRITTEN = {
         lambda m, x: m.three(m.one((x - 0.5) * 2 + 1)),
         lambda: layer(*layer(2 * X @ (2 * X).T / 3, 0 * X @ X.T)),
     ),
+    "features of the input": (
+        lambda m, x: m.three(m.one(torch.cat([x.softmax(1)[:, :2], x.amax(1, keepdim=True)], 1))),
+        lambda: layer(*layer(FEATURES @ FEATURES.T / 3, 0 * X @ X.T)),
+    ),
     "twice the same": (
         lambda m, x: m.three((h := m.one(x)) + h),
         lambda: layer(*(4 * t for t in FIRST)),
@@ -111,6 +118,15 @@ def test_code_in_many_forms(name):
     code, wanted = WRITTEN[name]
     for one, other in zip(kernels(Code(code)), wanted(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_what_counts_of_the_output():
+    wanted = infinite_width(Code(lambda m, x: m.three(torch.relu(m.one(x))))).ntk(X)
+    for code, output in (
+        (lambda m, x: {"aux": x, "main": m.three(torch.relu(m.one(x)))}, "main"),
+        (lambda m, x: (x, m.three(torch.relu(m.one(x)))), 1),
+    ):
+        assert infinite_width(Code(code), output=output).ntk(X).equal(wanted)
 
 
 def test_layers_without_biases_and_frozen_ones():
@@ -147,6 +163,28 @@ def test_normalisation_after_an_activation_takes_the_mean_away():
         want = layer(top / size, slope * FIRST[1] / size)
         for one, other in zip(kernels(model), want, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+MEANS = [F.gelu, lambda u: 2 * F.gelu(0.6 * u), lambda u: 0.7 * torch.cos(1.3 * u), torch.sigmoid]
+
+
+@pytest.mark.parametrize("f", MEANS)
+def test_means_of_activations_are_taken_away(f):
+    """Means and products by quadrature of a function that is not recognised."""
+    blind = GaussianExpectations(lambda u: f(u))
+    model = Code(lambda m, x: m.three(F.layer_norm(f(m.one(x)), (3,), eps=0.1)))
+    q, k = FIRST[0].diagonal()[:2], FIRST[0][0, 1]
+    mean, square = blind.mean(q), blind.square(q)
+    root = (square - mean**2 + 0.1).sqrt()
+    top = blind.product(q[0], k / q.prod().sqrt(), q[1]) - mean.prod()
+    wanted = W * float(top / root.prod()) + B
+    assert float(kernels(model)[0][0, 1]) == pytest.approx(wanted, rel=2e-9)
+
+
+def test_diagonals_of_matrices_are_those_of_double_precision():
+    x = inputs(40, 3).float()
+    for kernel in infinite_width(mlp(), weight_variance=W, bias_variance=B):
+        assert kernel(x).diagonal().equal(kernel.diagonal(x.double()).float())
 
 
 def test_widths_weights_dtype_and_mode_do_not_matter():

@@ -111,6 +111,26 @@ REFUSED = {
         X,
         "its weight is computed from others, so that it has no law of its own",
     ),
+    "a weight over its norm": (
+        nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)), nn.Linear(3, 1)),
+        X,
+        "its weight is computed from others, so that it has no law of its own",
+    ),
+    "a softmax of one number": (
+        Code(lambda m, x: F.log_softmax(m.three(m.one(x)), -1)),
+        X,
+        "activation must act on each number alone, got one that mixes them",
+    ),
+    "a logarithm": (
+        Code(lambda m, x: m.three(m.one(x).log())),
+        X,
+        "m.one(x).log())),): activation must be finite, got nan at",
+    ),
+    "weights of the input": (
+        Code(lambda m, x: m.three(x @ m.one.weight)),
+        X,
+        "it has parameters that meet the inputs otherwise than in a layer",
+    ),
     "joined": (
         Code(lambda m, x: m.three(torch.cat([m.one(x), m.two(x)], 1)[:, :3])),
         X,
@@ -166,6 +186,36 @@ def test_covariances_without_a_tangent_kernel(name):
         if not isinstance(module, nn.Linear):
             module.requires_grad_(False)
     assert bool(torch.isfinite(infinite_width(model).ntk(X)).all())
+
+
+@torch.no_grad()
+def silent(layer, x):
+    return layer(x)
+
+
+CUT = "no gradient passes it, so that the tangent kernel is not that of its layers"
+END = "an activation before the output, with no layer between, leaves the tangent kernel random"
+WITHOUT_TANGENT = {
+    "detached": (lambda m, x: m.three(m.one(x).detach()), CUT),
+    "data": (lambda m, x: m.three((h := m.one(x)) + m.two(h.data)), CUT),
+    "no gradients": (lambda m, x: m.three(silent(m.one, x)), CUT),
+    "an activation at the end": (lambda m, x: torch.relu(m.three(m.one(x))), END),
+    "a kept one": (lambda m, x: (h := torch.relu(m.one(x))) + m.two(h), END),
+    "a jump": (lambda m, x: m.three(m.one(x).sign()), "got a jump at 0"),
+    "a root": (
+        lambda m, x: m.three(m.one(x).abs().sqrt()),
+        "activation must have a derivative with a second moment, got nan",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_TANGENT)
+def test_code_without_a_tangent_kernel(name):
+    code, message = WITHOUT_TANGENT[name]
+    limit = infinite_width(Code(code))
+    assert bool(torch.isfinite(limit.nngp(X[:2])).all())
+    with pytest.raises(ValueError, match=re.escape(message)):
+        limit.ntk(X[:2])
 
 
 ARGUMENTS = [

@@ -9,7 +9,7 @@ from vademecum.kernels.wide._calls import read_call
 from vademecum.kernels.wide._program import Program
 from vademecum.kernels.wide._reader import Entry, Reader
 from vademecum.kernels.wide._unary import IDENTITY
-from vademecum.models import Trace, evaluation
+from vademecum.models import Output, Trace, evaluation
 
 __all__ = ["Network"]
 
@@ -21,10 +21,11 @@ class Network:
         model: The module.
         tol: The tolerance of integrals without closed form.
         memory: Bytes to use, or None.
+        output: What counts of what the module gives.
     """
 
-    def __init__(self, model: nn.Module, tol: float, memory: int | None):
-        self.model, self.tol, self.memory = model, tol, memory
+    def __init__(self, model: nn.Module, tol: float, memory: int | None, output: Output = None):
+        self.model, self.tol, self.memory, self.output = model, tol, memory, output
         self._programs: dict[Any, Program] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -39,17 +40,17 @@ class Network:
         parameters = tuple((id(p), p.requires_grad) for p in self.model.parameters())
         key = (x.shape[1:], parameters, tuple(map(id, self.model.modules())))
         if key not in self._programs:
-            self._programs[key] = _read(self.model, x, self.tol)
+            self._programs[key] = _read(self.model, x, self.tol, self.output)
         return self._programs[key]
 
 
-def _read(model: nn.Module, x: Tensor, tol: float) -> Program:
+def _read(model: nn.Module, x: Tensor, tol: float, output: Output) -> Program:
     place = next(iter(model.parameters()), x)
     dtype = place.dtype if place.is_floating_point() else x.dtype
     chance = torch.Generator().manual_seed(0)
     a, b = (torch.randn(n, *x.shape[1:], generator=chance).to(place.device, dtype) for n in (2, 3))
-    with evaluation(model), torch.no_grad():
-        trace = Trace(model, a, b)
+    with evaluation(model), torch.enable_grad():  # so that calls show where gradients end
+        trace = Trace(model, a, b, output=output)
     reader = Reader(model, tol)
     source = trace.sources[0].index
     reader.program.source = source
@@ -70,5 +71,8 @@ def _read(model: nn.Module, x: Tensor, tol: float) -> Program:
         )
     if register.uneven:
         reader.no_tangent(trace.calls[-1], register.uneven)
+    if reader.program.ends_in_activation(result.register):
+        reader.no_tangent(trace.calls[-1], "an activation before the output, with no layer between,"
+                          " leaves the tangent kernel random at any width")  # fmt: skip
     reader.program.finish(result.register)
     return reader.program

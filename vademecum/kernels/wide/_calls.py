@@ -37,12 +37,15 @@ def read_call(reader: Reader, call: Call) -> None:
     Raises:
         ValueError: If no limit of it is known; it names the layer and the reason.
     """
-    reason = why_not(call)
+    entries = [reader.entry(value) for value in call.tensors]
+    reason = why_not(call, before=all(e.raw is not None for e in entries))
     if reason:
         raise refused(call, reason)
     if call.several or len(call.outputs) != 1 or call.outputs[0] is None:
         raise refused(call, "it gives several signals at once")
-    entries = [reader.entry(value) for value in call.tensors]
+    if _cut_off(call):
+        reader.no_tangent(call, "no gradient passes it, so that the tangent kernel is not that of"
+                          " its layers")  # fmt: skip
     layer = _LAYERS.get(call.name)
     if layer is not None and not (call.name in _NORMS and entries[0].raw is not None):
         found = layer(reader, call)
@@ -53,6 +56,14 @@ def read_call(reader: Reader, call: Call) -> None:
     else:
         found = _pointwise(reader, call, entries)
     reader.entries[call.outputs[0].index] = found
+
+
+def _cut_off(call: Call) -> bool:
+    """Whether gradients come to a call and do not pass it, as in `torch.no_grad`."""
+    given = [*(v.tensor for v in call.tensors), *constants(call)]
+    made = call.outputs[0].tensor if call.outputs[0] else None
+    passes = made is None or not made.is_floating_point() or made.requires_grad
+    return not passes and any(t.requires_grad for t in given)
 
 
 def _computed(reader: Reader, call: Call) -> Entry:

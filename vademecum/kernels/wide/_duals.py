@@ -137,6 +137,8 @@ _SMOOTH: list[tuple[Callable[[Tensor], Tensor], ClosedForm]] = [
     (torch.erf, Erf()), (torch.nn.functional.gelu, Gelu()),
     (torch.sin, Sine()), (torch.cos, Cosine()),
 ]  # fmt: skip
+_FAR = torch.tensor([-1e3, -97.1, -29.3, -7.7, 6.1, 11.9, 53.3, 211.7], dtype=torch.float64)
+"""Where functions that look alike near zero may part."""
 
 
 def known_dual(function: Callable[[Tensor], Tensor], inner: tuple[float, ...]) -> Dual | None:
@@ -146,7 +148,7 @@ def known_dual(function: Callable[[Tensor], Tensor], inner: tuple[float, ...]) -
         function: The function, of double precision.
         inner: By what the argument might be multiplied.
     """
-    size = torch.logspace(-5, 4, 73, dtype=torch.float64)
+    size = torch.logspace(-18, 18, 73, dtype=torch.float64)
     t = torch.cat([size, -size])
     value = function(t)
     up, down = (float(f / s) for f, s in ((value[40], size[40]), (value[113], -size[40])))
@@ -158,9 +160,14 @@ def known_dual(function: Callable[[Tensor], Tensor], inner: tuple[float, ...]) -
         for f, form in _SMOOTH if beta else ():
             at = t / beta
             outer = float(function(at[40:41]) / f(t[40:41]))
-            if _same(function(at), outer * f(t)):
+            if _same(function(at), outer * f(t)) and _far(function(_FAR / beta), outer * f(_FAR)):
                 return Closed(form, outer, beta)
     return None
+
+
+def _far(one: Tensor, other: Tensor) -> bool:
+    """Whether values far out agree to the rounding of arguments."""
+    return bool(((one - other).abs() <= 1e-12 * (other.abs() + _FAR.abs())).all())
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -43,6 +43,8 @@ class Step:
     after: int  # of the output
     full: bool  # whether covariances between different positions come in
     full_after: bool  # and whether they are wanted
+    curves: bool = False  # whether it is an activation
+    weighs: bool = False  # whether it has weights
 
     def wants_full(self, after: bool) -> bool:
         """Whether covariances between different positions are needed, if they are afterwards."""

@@ -65,6 +65,16 @@ class Program:
         self.registers.append(register)
         return step.output
 
+    def ends_in_activation(self, result: int) -> bool:
+        """Whether a signal has an activation that no layer with weights follows."""
+        left, made = [result], {step.output: step for step in self.steps}
+        for i in left:  # which grows
+            step = made[i]
+            if step.curves:
+                return True
+            left += () if step.weighs else step.inputs
+        return False
+
     def finish(self, result: int) -> None:
         """Find out which signals need covariances between different positions."""
         self.result = result

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from vademecum.kernels.wide._duals import known_dual
 from vademecum.kernels.wide._layouts import CHANNEL, Layout
 from vademecum.kernels.wide._program import Program, Register
-from vademecum.kernels.wide._refusals import refused
+from vademecum.kernels.wide._refusals import naming, refused
 from vademecum.kernels.wide._series import Series
 from vademecum.kernels.wide._steps import Activation, Scale, Source
 from vademecum.kernels.wide._unary import IDENTITY, Unary
-from vademecum.models import Call, Value
+from vademecum.models import Call, Value, evaluation
 
 __all__ = ["Entry", "Reader"]
 
@@ -96,9 +96,10 @@ class Reader:
         if base.uneven:
             self.no_tangent(call, base.uneven)
         function = entry.function
-        dual = known_dual(function.call, function.inner) or Series(function.call, self.tol)
+        with naming(function.last):
+            dual = known_dual(function.call, function.inner) or Series(function.call, self.tol)
         register = Register(base.axes, False, base.layers, False)
-        return self.program.add(Activation(dual), (entry.register,), register)
+        return self.program.add(Activation(dual, function.last), (entry.register,), register)
 
     def no_tangent(self, call: Call, reason: str) -> None:
         """Note why there is no tangent kernel; covariances there are."""
@@ -137,7 +138,13 @@ def _coordinate(module: nn.Module | None, name: str, tensor: Tensor) -> Tensor |
     """The parameter that a tensor is a multiple of, as in NTK coordinates."""
     chains: Any = getattr(module, "parametrizations", {})
     found = getattr(chains[name], "original", None) if name in chains else None
-    if not isinstance(found, Tensor) or found.shape != tensor.shape:
+    if module is None or not isinstance(found, Tensor) or found.shape != tensor.shape:
+        return None
+    twice = 2 * found.detach()
+    with evaluation(module), torch.no_grad():
+        for part in chains[name]:
+            twice = part(twice)
+    if not torch.allclose(twice, 2 * tensor, rtol=1e-5, atol=0):  # divided by its own norm
         return None
     omega, w = found.detach().flatten().double(), tensor.detach().flatten().double()
     factor = omega @ w / (omega @ omega).clamp(min=1e-300)

@@ -1,8 +1,11 @@
 """Why a layer has no limit of infinite width, or none that is known."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from vademecum.models import Call
 
-__all__ = ["refused", "why_not"]
+__all__ = ["naming", "refused", "why_not"]
 
 _ATTENTION = (
     "attention multiplies signals with one another, and with few heads its outputs stay"
@@ -33,7 +36,6 @@ _REASONS = {
     " any width; LayerNorm has a limit",
     "group_norm": "its groups of channels have no width of their own here; LayerNorm has a limit",
     "embedding": "an embedding's inputs are whole numbers, not vectors with a covariance",
-    "detach": "it cuts off the gradient of one branch",
     "cat": "signals side by side would be weighed by their widths, which are ignored",
     "concat": "signals side by side would be weighed by their widths, which are ignored",
     "matmul": "it multiplies signals with one another",
@@ -42,11 +44,31 @@ _REASONS = {
 }
 
 
-def why_not(call: Call) -> str | None:
-    """Why a call is refused whatever it meets, if it is."""
+_LEARNS = {"batch_norm", "sync_batch_norm", "multi_head_attention_forward", "lstm", "gru",
+           "rnn_tanh", "rnn_relu", "embedding"}  # fmt: skip
+
+
+def why_not(call: Call, *, before: bool) -> str | None:
+    """Why a call is refused, if it is.
+
+    Args:
+        call: The call.
+        before: Whether it comes before the first layer, where all is computed that learns nothing.
+    """
+    if before and call.name not in _LEARNS:
+        return None
     if "max_pool" in call.name:
         return _MAXIMUM
     return _REASONS.get(call.name)
+
+
+@contextmanager
+def naming(call: Call | None) -> Iterator[None]:
+    """Errors within it name the call: an activation whose integrals do not exist."""
+    try:
+        yield
+    except ValueError as error:
+        raise (error if call is None else refused(call, str(error))) from None
 
 
 def refused(call: Call, reason: str) -> ValueError:

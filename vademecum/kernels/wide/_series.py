@@ -21,6 +21,7 @@ from vademecum.models import warn_of_slow_path
 
 __all__ = ["Series"]
 
+_AT_ONCE = 256  # variances: their some thousand nodes each stay in the cache
 _MANY = 10_000  # pairs that are integrated in some ten seconds
 
 
@@ -41,13 +42,13 @@ class Series:
         return value, (self._product(c, q, p, 1) if slopes else None), 1.0
 
     def _product(self, c: Tensor, q: Tensor, p: Tensor, order: int) -> Tensor:
-        terms = 32
+        equal = (c == 1) & (q == p)
+        terms = 1 if bool(equal.all()) else 32
         while True:
             (a, size), (b, other) = (self._coefficients(v, terms, order) for v in (q, p))
             rest = [(s - x.square().sum(-1)).clamp(min=0) for x, s in ((a, size), (b, other))]
             most = self.tol * (size * other).sqrt()
             bad = c.double().abs() ** terms * (rest[0] * rest[1]).sqrt() > most
-            equal = (c == 1) & (q == p)
             bad &= ~equal
             if terms == 256 or not bool(bad.any()):
                 break
@@ -62,7 +63,16 @@ class Series:
 
     def _coefficients(self, q: Tensor, terms: int, order: int) -> tuple[Tensor, Tensor]:
         flat, back = torch.unique(q.double(), return_inverse=True)
-        a, size = hermite_coefficients(self.integrals, flat, terms, order=order)
+        found = [
+            hermite_coefficients(self.integrals, some, terms, order=order)
+            for some in flat.split(_AT_ONCE)
+        ]
+        a, size = (torch.cat(parts) for parts in zip(*found, strict=True))
+        if not bool(torch.isfinite(size).all()):
+            raise ValueError(
+                f"activation must have a {'derivative' if order else 'value'} with a second moment,"
+                f" got {float(size[~torch.isfinite(size)][0])}"
+            )
         return a[back], size[back]
 
     def _one_by_one(self, bad: Tensor, c: Tensor, q: Tensor, p: Tensor, order: int) -> Tensor:

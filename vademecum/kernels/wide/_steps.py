@@ -29,6 +29,8 @@ from vademecum.kernels.wide._positions import (
     joint_diagonal,
     windows_averaged,
 )
+from vademecum.kernels.wide._refusals import naming
+from vademecum.models import Call
 
 __all__ = ["Activation", "Average", "Layer", "Norm", "Scale", "Source", "Sum"]
 
@@ -77,6 +79,8 @@ def _products(x: Tensor, y: Tensor) -> Tensor:
 
 class Layer(Step):
     """A linear layer or a convolution, with fresh weights."""
+
+    weighs = True
 
     def __init__(self, chosen: tuple[int, ...], taps: tuple[Taps, ...], order: tuple[int, ...]):
         self.chosen, self.taps, self.order = chosen, taps, order
@@ -129,8 +133,10 @@ class Layer(Step):
 class Activation(Step):
     """A function of each entry of a Gaussian signal."""
 
-    def __init__(self, dual: Dual):
-        self.dual = dual
+    curves = True
+
+    def __init__(self, dual: Dual, call: Call | None):
+        self.dual, self.call = dual, call
 
     def run(self, pairs: Pairs, *given: Moments) -> Moments:
         (m,) = given
@@ -139,7 +145,8 @@ class Activation(Step):
         if isinstance(dual, Slopes) and dual.b and applies(m.k):
             return Moments(*dual.fused(m.k, m.theta, q, p), m.factor * dual.share)
         wanted = m.theta is not None
-        k, slope, factor = self.dual.maps(m.k, q, p, pairs.room, slopes=wanted, owned=m.owned)
+        with naming(self.call):
+            k, slope, factor = self.dual.maps(m.k, q, p, pairs.room, slopes=wanted, owned=m.owned)
         theta = None if slope is None or m.theta is None else slope.mul_(m.theta)
         if pairs.known is None:
             mean = self.dual.mean(mean)[None]

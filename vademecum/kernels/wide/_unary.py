@@ -19,6 +19,8 @@ class Unary(NamedTuple):
     """The factor, if it is a multiple of its argument."""
     inner: tuple[float, ...]
     """By what the argument was multiplied on the way."""
+    last: Call | None = None
+    """The call that gave it, if there was one."""
 
 
 IDENTITY = Unary(lambda t: t, 1.0, ())
@@ -29,15 +31,19 @@ def composed(call: Call, functions: list[Unary]) -> Unary:
     """The function that a call makes of functions of the same number."""
     bound = call.bind(_alone)
 
-    def function(t: Tensor) -> Tensor:
-        return bound(*(f.call(t).clone() for f in functions))  # which it may overwrite
+    axes = (1,) * (call.tensors[0].tensor.ndim - 2)  # numbers lie along channels, where it has them
 
-    t = torch.tensor([0.3, -1.7, 2.9e-3, 41.0, -5e-4], dtype=torch.float64)
+    def function(t: Tensor) -> Tensor:
+        given = (f.call(t).reshape(1, -1, *axes).clone() for f in functions)
+        return bound(*given).reshape(t.shape)  # which may overwrite what it is given
+
+    size = torch.logspace(-18, 18, 25, dtype=torch.float64)  # beyond which nothing may bend
+    t = torch.cat([torch.tensor([0.3], dtype=torch.float64), size, -1.7 * size])
     value = function(t)
     factor = float(value[0] / t[0])
     linear = factor if torch.allclose(value, factor * t, rtol=1e-14, atol=0) else None
     inner = {a for f in functions for a in (*f.inner, *([f.linear] if f.linear else []))}
-    return Unary(function, linear, tuple(sorted(inner)))
+    return Unary(function, linear, tuple(sorted(inner)), call)
 
 
 def acts_on_entries(call: Call) -> bool:
