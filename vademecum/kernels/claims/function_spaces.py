@@ -59,11 +59,11 @@ def rkhs(product: Literal["kernel", "coefficients"] = "kernel", root: float = 0.
     """
     for d, m, n, size in ((2, 6, 5, 0.3), (3, 4, 7, 5.0)):
         k = Features(d, m, m, size)
-        x, z, alpha, beta = torch.randn(n, d), torch.randn(n, d), torch.randn(n), torch.randn(n)
+        x, z, alpha, beta = (torch.randn(s) for s in ((n, d), (n + 1, d), (n,), (n + 1,)))
         theta, other = (c @ k.of(p) for c, p in ((alpha, x), (beta, z)))
 
         def inner(k, x: Tensor, a: Tensor, z: Tensor, b: Tensor) -> Tensor:
-            return rkhs_inner(k, x, a, z, b) if product == "kernel" else (a * b).sum()
+            return rkhs_inner(k, x, a, z, b) if product == "kernel" else a @ b[: len(a)]
 
         scale = float(theta.norm() * other.norm())
         found = inner(k, x, alpha, z, beta) / scale
