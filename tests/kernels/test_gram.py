@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import cdist
-from torch import Tensor
+from torch import Tensor, nn
 
 from vademecum.kernels import ArcCosineKernel, LinearKernel, RBFKernel, gram
-from vademecum.kernels._tiles import filled, tiles_of
+from vademecum.kernels._tiles import AHEAD, WORKERS, filled, tiles_of
+from vademecum.testing import check_instrument
 
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(23, 4)))
 Z = torch.from_numpy(np.random.default_rng(1).normal(size=(9, 4)))
@@ -61,6 +62,48 @@ def test_executors(pool):
 def test_several_devices_share_the_tiles():
     found = gram(KERNEL, X, devices=["cpu", "cpu", "cpu"], memory=SMALL)
     np.testing.assert_allclose(found.numpy(), oracle(X, X), atol=1e-12)
+
+
+def test_laws():
+    """A row follows its input, whatever the other inputs are, here for features of a network."""
+
+    def rows(model: nn.Module, x: Tensor) -> Tensor:
+        return gram(lambda a, b: model(a) @ model(b).T, x, Z, memory=SMALL)
+
+    check_instrument(rows, nn.Linear(4, 3).double(), X, per_example=True, outputs=None)
+    order = torch.arange(23).roll(9).flip(0)
+    permuted = gram(KERNEL, X[order], memory=SMALL)
+    torch.testing.assert_close(permuted, gram(KERNEL, X)[order][:, order])
+
+
+def test_jobs_under_way_are_limited():
+    """So that results wait for their place in memory that is bounded."""
+
+    class Counting(ThreadPoolExecutor):
+        """It counts the tiles that were given to it and those that are done."""
+
+        given = done = 0
+
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            type(self).given += 1
+            future = super().submit(fn, *args, **kwargs)
+            future.add_done_callback(self.count)
+            return future
+
+        def count(self, future: Any) -> None:
+            type(self).done += 1
+
+    asked: list[int] = []
+
+    def slow(x1: Tensor, x2: Tensor) -> Tensor:
+        asked.append(Counting.given - Counting.done)
+        return laplace(x1, x2)
+
+    with Counting(1) as executor:
+        found = gram(slow, X, Z, executor=executor, memory=1)
+    np.testing.assert_allclose(found.numpy(), laplace(X, Z).numpy(), atol=1e-12)
+    assert len(asked) == 12 * 5
+    assert max(asked) <= AHEAD * WORKERS
 
 
 def test_half_of_the_tiles_where_symmetric():
