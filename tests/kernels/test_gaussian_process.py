@@ -2,12 +2,13 @@
 
 import pickle
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as theirs
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -29,7 +30,8 @@ def data(n=40, d=3, t=None, seed=0):
     return x, y, rng.uniform(size=(7, d))
 
 
-PAIRS = {
+LENGTHS: Any = [0.4, 0.9, 1.3]  # which the hints of the peer do not know
+PAIRS: dict[str, Any] = {
     "RBF": (
         2.0 * RBFKernel(lengthscale=0.7),
         theirs.ConstantKernel(2.0) * theirs.RBF(0.7),
@@ -37,7 +39,7 @@ PAIRS = {
     ),
     "RBF with lengthscales": (
         1.5 * RBFKernel(lengthscale=torch.tensor([0.4, 0.9, 1.3], dtype=torch.float64)),
-        theirs.ConstantKernel(1.5) * theirs.RBF([0.4, 0.9, 1.3]),
+        theirs.ConstantKernel(1.5) * theirs.RBF(LENGTHS),
         {"scale": 0, "lengthscale": slice(1, 4)},
     ),
     "Matern 3/2": (
@@ -53,9 +55,10 @@ PAIRS = {
 }
 
 
-def same(kernel, noise, **options):
+def same(kernel, noise, **options) -> Any:
+    fixed: Any = None
     return GaussianProcessRegressor(
-        kernel + theirs.WhiteKernel(noise**2), alpha=0.0, optimizer=None, **options
+        kernel + theirs.WhiteKernel(noise**2), alpha=0.0, optimizer=fixed, **options
     )
 
 
@@ -101,14 +104,14 @@ def test_normalised_targets_are_those_of_scikit_learn(t):
 def test_learning_ends_where_scikit_learn_does():
     x, y, _ = data()
     kernel = theirs.ConstantKernel(1.0) * theirs.RBF(1.0) + theirs.WhiteKernel(0.1)
-    peer = GaussianProcessRegressor(kernel, alpha=0.0).fit(x, y)
+    peer: Any = GaussianProcessRegressor(kernel, alpha=0.0).fit(x, y)
     ours = GaussianProcess(1.0 * RBFKernel(), tol=1e-8).fit(x, y)
     assert ours.log_marginal_likelihood_ == pytest.approx(peer.log_marginal_likelihood_value_)
     found = [*ours.kernel_.hyperparameters().values(), ours.noise_**2]
     np.testing.assert_allclose(np.log(found), peer.kernel_.theta, atol=1e-3)
     _, gradient = ours.log_marginal_likelihood(gradient=True)
     assert max(abs(float(g)) for g in gradient.values()) < 1e-8 * len(y) * 10
-    at = dict(zip(("scale", "lengthscale", "noise"), np.exp([0.2, -0.3, -1.0]), strict=True))
+    at = {"scale": np.exp(0.2), "lengthscale": np.exp(-0.3), "noise": np.exp(-1.0)}
     squared = np.array([0.2, -0.3, -2.0])
     expected = peer.log_marginal_likelihood(squared)
     assert ours.log_marginal_likelihood(at) == pytest.approx(expected, abs=1e-8)
@@ -253,9 +256,25 @@ def test_errors_name_what_is_wrong(name):
         GaussianProcess(**options).fit(x, Y)
 
 
-def test_both_spreads_at_once_are_refused():
+def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ValueError, match="return_std and return_cov must not both be true"):
         GaussianProcess().predict(X, return_std=True, return_cov=True)
+    with pytest.raises(ValueError, match=r"^noise must be given for noisy answers of the prior"):
+        GaussianProcess().predict(X, return_std=True, noisy=True)
+    with pytest.raises(NotFittedError):
+        GaussianProcess().log_marginal_likelihood()
+    function = GaussianProcess(lambda a, b: a @ b.T, noise=1.0).fit(X, Y)
+    with pytest.raises(ValueError, match=r"^hyperparameters must be .* Kernel, got 'scale'"):
+        function.log_marginal_likelihood({"scale": 1.0})
+
+
+def test_inputs_may_change_after_the_fit():
+    x, y, new = (torch.from_numpy(v) for v in data())
+    ours = GaussianProcess(RBFKernel(), noise=0.3, learn=False).fit(x, y)
+    before = ours.predict(new)
+    x.mul_(3)
+    y.mul_(2)
+    assert torch.equal(ours.predict(new), before)
 
 
 @pytest.mark.gpu

@@ -70,10 +70,18 @@ def test_tensors_and_interpolation():
 
 def test_the_default_kernel_is_gaussian():
     x, y, new = data()
-    theirs = Theirs(alpha=1.0, kernel="rbf", gamma=0.5).fit(x, y)
+    theirs = Theirs(kernel="rbf", gamma=0.5).fit(x, y)
     np.testing.assert_allclose(
         KernelRidge().fit(x, y).predict(new), theirs.predict(new), atol=1e-10
     )
+
+
+def test_inputs_may_change_after_the_fit():
+    x, y, new = (torch.from_numpy(v) for v in data())
+    ours = KernelRidge().fit(x, y)
+    before = ours.predict(new)
+    x.mul_(3)
+    assert torch.equal(ours.predict(new), before)
 
 
 def test_iterations_that_did_not_suffice_are_said():
@@ -97,6 +105,7 @@ ERRORS = {
     "words": ({"alpha": "1"}, X, "alpha must be a number or one for each target, got '1'"),
     "tol": ({"tol": 0.0}, X, "tol must be > 0, got 0.0"),
     "memory": ({"memory": 0}, X, "memory must be >= 1, got 0"),
+    "max_iter": ({"max_iter": 0}, X, "max_iter must be >= 1, got 0"),
     "kernel": (
         {"kernel": "rbf"},
         X,

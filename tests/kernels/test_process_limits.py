@@ -1,11 +1,14 @@
 """Gaussian processes where memory or precision is short."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from tests.kernels.test_gaussian_process import data
-from vademecum.kernels import GaussianProcess, RBFKernel
+from vademecum.kernels import GaussianProcess, KernelRidge, LinearKernel, RBFKernel
 
 
 @pytest.mark.parametrize("t", [None, 2])
@@ -105,3 +108,97 @@ def test_a_warning_says_where_rounding_is_the_answer():
     assert exact.rounding_ < 1e-6
     ours = GaussianProcess(lambda a, b: rbf(a, b), noise=30.0).fit(x, y)
     assert ours.rounding_ < 0.01
+
+
+def test_a_warning_where_double_precision_exceeds_the_memory():
+    x, y, _ = (torch.from_numpy(v).float() for v in data(n=200))
+    options = {"noise": 1e-2, "learn": False}
+    kernel = 1e4 * RBFKernel(lengthscale=3.0)
+    with pytest.warns(RuntimeWarning, match="condition number of .* take more noise, or double"):
+        ours = GaussianProcess(kernel, memory=5 * 200**2 * 4, **options).fit(x, y)
+    assert ours.dtype_ == torch.float32
+    wide = GaussianProcess(kernel, memory=5 * 200**2 * 8, **options).fit(x, y)
+    assert wide.dtype_ == torch.float64
+
+
+def test_conjugate_gradients_in_double_precision_where_rounding_reaches_the_noise():
+    """In single precision such forms are negative by rounding."""
+    x = torch.rand(1000, 2, generator=torch.Generator().manual_seed(0))
+    y = torch.sin(4 * x[:, 0])
+    known = {"noise": 1e-2, "learn": False, "random_state": 0}
+    ours = GaussianProcess(RBFKernel(), memory=2**20, **known).fit(x, y)
+    exact = GaussianProcess(RBFKernel(), **known).fit(x.double(), y.double())
+    assert ours.dtype_ == torch.float64
+    assert ours.alpha_.dtype == torch.float32
+    new = x[:20] + 0.01
+    gap = ours.predict(new).double() - exact.predict(new.double())
+    assert gap.abs().max() < 1e-3
+
+
+def test_no_targets_but_zeros():
+    x = torch.rand(30, 2, generator=torch.Generator().manual_seed(0))
+    ours = GaussianProcess(noise=0.1, learn=False, memory=4000).fit(x, torch.zeros(30))
+    assert ours.residual_ == 0
+    assert not ours.predict(x).any()
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_learning_without_noise_finds_the_function(case):
+    """The first derivatives are in the thousands, and must not lead to an end of the range."""
+    rng = np.random.default_rng(case)
+    x, new = rng.uniform(size=(30, 2)), rng.uniform(size=(20, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rounding may end the search
+        ours = GaussianProcess(noise=0.0).fit(x, np.sin(4 * x[:, 0]))
+        learnt = GaussianProcess().fit(x, np.sin(4 * x[:, 0]))
+    for model in (ours, learnt):
+        assert model.log_marginal_likelihood_ > 90
+        np.testing.assert_allclose(model.predict(new), np.sin(4 * new[:, 0]), atol=0.02)
+
+
+def test_a_kernel_that_is_zero_is_positive_semidefinite():
+    ours = GaussianProcess(LinearKernel(), noise=0.0, learn=False).fit([[0.0]], [0.0])
+    mean, std = ours.predict([[2.0]], return_std=True)
+    assert (mean[0], std[0]) == (0.0, 2.0)
+
+
+FUNCTIONS = {
+    "asymmetric": (
+        lambda a, b: torch.exp(-torch.cdist(a, b)) + 0.3 * a[:, :1],
+        r"^kernel must be symmetric, got ",
+    ),
+    "indefinite": (
+        lambda a, b: -(a @ b.T),
+        r"^kernel must be positive semidefinite, and 0.25 on the diagonal more than rounding in"
+        r" torch.float64, got a matrix of 40 inputs, of which 40 have the smallest eigenvalue -\d",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_that_are_no_kernels_are_refused_above_memory(name):
+    kernel, message = FUNCTIONS[name]
+    x, y, _ = data()
+    for model in (
+        GaussianProcess(kernel, noise=0.5, memory=4000),
+        KernelRidge(kernel, alpha=0.25, memory=4000),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.fit(x, y)
+
+
+def test_deviations_keep_to_the_memory():
+    """Conjugate gradients hold a dozen blocks: their right-hand sides come in portions."""
+    x, y, _ = data(n=300)
+    rows = []
+
+    def kernel(a, b):
+        rows.append(len(a) * len(b))
+        return torch.exp(-torch.cdist(a, b))
+
+    memory = 300 * 300 * 8
+    ours = GaussianProcess(kernel, noise=0.3, memory=memory).fit(x, y)
+    rows.clear()
+    std = ours.predict(x, return_std=True)[1]
+    assert 0 < max(r for r in rows if r != 300 * 300) * 8 <= memory / 6
+    assert (std > 0).all()

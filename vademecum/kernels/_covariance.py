@@ -73,12 +73,14 @@ def variances(kernel: Any, x: Tensor) -> Float[Tensor, " n"]:
     return torch.cat(parts)
 
 
-def row_portions(n: int, columns: int, x: Tensor, memory: int | None) -> Iterator[slice]:
+def row_portions(
+    n: int, columns: int, x: Tensor, memory: int | None, *, held: int = 3
+) -> Iterator[slice]:
     """Portions of `n` rows, whose matrices with that many columns keep to the memory.
 
     Without a limit they are of 64 MiB. A kernel holds three such matrices while it computes.
     """
-    each = 3 * columns * x.element_size()
+    each = held * columns * x.element_size()
     yield from portions(n, each=each, memory=3 * 2**26 if memory is None else memory)
 
 

@@ -95,7 +95,8 @@ def factorised(
             if not info:
                 return Factor(lower, jitter)
             jitter = 10 * jitter or eps * abs(mean) or torch.finfo(K.dtype).tiny
-            if (limited and jitter > 10 * len(K) * eps * mean) or not math.isfinite(jitter):
+            much = max(10 * len(K) * eps * mean, torch.finfo(K.dtype).tiny)
+            if (limited and jitter > much) or not math.isfinite(jitter):
                 break
     finally:
         K.diagonal().copy_(own)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vademecum.kernels._kernel import Kernel
 
-__all__ = ["NOISE", "Hyperparameters"]
+__all__ = ["NOISE", "Hyperparameters", "replaced"]
 
 NOISE = "noise"
 """The name of the standard deviation of the noise."""
@@ -89,6 +89,19 @@ class Hyperparameters(NamedTuple):
             low, high = ranges[-1]
             ranges[-1] = (max(low, math.log(least_noise)), high)
         return ranges
+
+
+def replaced(kernel: Any, values: Mapping[str, Any]) -> Any:
+    """The kernel at other values of its hyperparameters.
+
+    Raises:
+        ValueError: If it has none of these names; a function has no hyperparameters.
+    """
+    if values and not isinstance(kernel, Kernel):
+        raise ValueError(
+            f"hyperparameters must be those of a Kernel, got {next(iter(values))!r} for a function"
+        )
+    return kernel.replaced(values) if values else kernel
 
 
 def _double(value: Any) -> Tensor:

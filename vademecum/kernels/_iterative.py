@@ -9,8 +9,9 @@ or the mean variance left if that is more. With $G = U S V^\top$,
 $$P^q = \delta^q (I - U U^\top) + U (S^2 + \delta)^q U^\top, \qquad
 \log \det A = \log \det P + \log \det (P^{-1/2} A P^{-1/2}),$$
 
-the last by Lanczos quadrature, whose standard error is the error bar. Derivatives are those of
-$\frac12 \alpha^\top A \alpha$ and, for $\varepsilon$ of random signs, of
+the last by Lanczos quadrature, whose standard error over probes is the error bar (what few steps
+leave out is not in it). Derivatives are those of $\frac12 \alpha^\top A \alpha$ and, for
+$\varepsilon$ of random signs, of
 
 $$\operatorname{tr} (A^{-1} \dot A) = \mathbb E \big[ (A^{-1} P^{1/2} \varepsilon)^\top \dot A\,
 (P^{-1/2} \varepsilon) \big] .$$
@@ -20,6 +21,7 @@ Solutions are exact up to the tolerance; log-determinant and derivatives are est
 
 import math
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,14 +31,16 @@ from torch import Tensor
 
 from vademecum.foundations import LinearOperator, cg, log_det
 from vademecum.foundations.conjugate_gradients import ConjugateGradients
-from vademecum.kernels._covariance import between, row_portions, variances
+from vademecum.kernels._covariance import between, covariance, row_portions, variances
 from vademecum.kernels._hyperparameters import NOISE
+from vademecum.kernels._kernel import Kernel
 from vademecum.randomness import source
 
 __all__ = ["IterativeFit", "System", "iterative_fit"]
 
 RANK = 128  # of the preconditioner, at most
 PROBES = 16
+_ROWS = 512  # inputs on which a kernel is looked at whole
 STEPS = 48  # of Lanczos; the preconditioner leaves a condition for which these are plenty
 
 
@@ -52,6 +56,10 @@ class System:
 
     def __init__(self, kernel: Any, x: Tensor, diagonal: float | Tensor, memory: int):
         self.kernel, self.x, self.memory = kernel, x, memory
+        if not isinstance(kernel, Kernel):  # checked on some inputs
+            covariance(
+                kernel, x[: max(2, min(_ROWS, math.isqrt(memory // (3 * x.element_size()))))]
+            )
         self.diagonal = torch.as_tensor(diagonal, dtype=x.dtype, device=x.device).expand(len(x))
         n = len(x)
         size = 2 * n * n * x.element_size()  # the matrix, and portions of it while it is computed
@@ -103,20 +111,38 @@ class System:
     ) -> ConjugateGradients:
         """Solve for a block of right-hand sides."""
         op, inverse = self._operator(self.product), self._operator(partial(self.power, -1.0))
-        return cg(
-            op, b, preconditioner=inverse, tol=tol, max_iter=max_iter, symmetry_tol=math.inf,
-            progress=progress,
-        )  # fmt: skip
+        with self._explained():
+            return cg(
+                op, b, preconditioner=inverse, tol=tol, max_iter=max_iter, symmetry_tol=math.inf,
+                progress=progress,
+            )  # fmt: skip
 
     def log_det(self, generator: torch.Generator) -> tuple[float, float]:
         """The logarithm of the determinant and its standard error."""
         n, rank = self.basis.shape
         known = float(self.scales.double().log().sum()) + (n - rank) * math.log(self.delta)
         op = self._operator(lambda v: self.power(-0.5, self.product(self.power(-0.5, v))))
-        found = log_det(
-            op, probes=PROBES, steps=min(n, STEPS), symmetry_tol=1e-2, generator=generator
-        )
+        with self._explained():
+            found = log_det(
+                op, probes=PROBES, steps=min(n, STEPS), symmetry_tol=1e-2, generator=generator
+            )
         return known + float(found.value), float(found.standard_error)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say of the kernel what an iteration says of its operator."""
+        try:
+            yield
+        except ValueError as error:
+            if not str(error).startswith(("op ", "preconditioner ")):
+                raise
+            some = covariance(self.kernel, self.x[:_ROWS])
+            least, added = float(torch.linalg.eigvalsh(some)[0]), float(self.diagonal.min())
+            raise ValueError(
+                f"kernel must be positive semidefinite, and {added:.3g} on the diagonal more than"
+                f" rounding in {self.x.dtype}, got a matrix of {len(self.x)} inputs, of which"
+                f" {len(some)} have the smallest eigenvalue {least:.3g} ({error})"
+            ) from error
 
 
 class IterativeFit(NamedTuple):
@@ -125,7 +151,7 @@ class IterativeFit(NamedTuple):
     value: float
     """The log marginal likelihood."""
     error: float
-    """Its standard error."""
+    """Its standard error over the probes."""
     gradients: dict[str, Any]
     """Estimates of its derivatives to the logarithms of hyperparameters, if asked for."""
     alpha: Float[Tensor, " n t"]
@@ -167,7 +193,9 @@ def iterative_fit(
     right = torch.cat([y, system.power(0.5, signs)], 1) if gradient else y
     solved = system.solve(right, tol=tol, max_iter=None, progress=progress)
     alpha = solved.x[:, :t]
-    norms = solved.residuals[-1, :t] / torch.linalg.vector_norm(y, dim=0).clamp(min=1e-300)
+    norms = solved.residuals[-1, :t] / torch.linalg.vector_norm(y, dim=0).clamp(
+        min=torch.finfo(y.dtype).tiny
+    )
     log, error = system.log_det(generator)
     fit = float((y.double() * alpha).sum())
     value = -(fit + t * log + n * t * math.log(2 * math.pi)) / 2

@@ -4,6 +4,8 @@ The objective is $-\frac1{n t} \log p(Y)$, whose derivatives do not grow with th
 tolerance serves all sizes. A value known to the precision $\varepsilon$ cannot tell points with
 derivatives of $\sqrt\varepsilon$ from a minimum, so where a search along a line fails there, it has
 converged; where it fails elsewhere, rounding is to blame, and it goes on in double precision.
+The first step has the length of the derivatives, which without noise may be thousands and lead to
+an end of the range where nothing moves any more: they are divided by the largest, if that is > 1.
 """
 
 from collections.abc import Callable
@@ -92,11 +94,18 @@ def _run(
     eps: float,
     max_iter: int,
 ) -> Learnt:
+    known = [objective(start, refined)]
+    unit = max(1.0, float(np.abs(known[0][1]).max()))
+
+    def scaled(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slopes = known.pop() if known else objective(theta, refined)
+        return value / unit, slopes / unit
+
     run = minimize(
-        objective, start, args=(refined,), jac=True, method="L-BFGS-B", bounds=bounds,
-        options={"maxiter": max_iter, "gtol": tol, "ftol": eps},
+        scaled, start, jac=True, method="L-BFGS-B", bounds=bounds,
+        options={"maxiter": max_iter, "gtol": tol / unit, "ftol": eps / unit},
     )  # fmt: skip
     low, high = np.array(bounds).T
-    slope = float(np.abs(run.x - np.clip(run.x - run.jac, low, high)).max())
+    slope = float(np.abs(run.x - np.clip(run.x - unit * run.jac, low, high)).max())
     ended = run.success or (run.nit < max_iter and slope <= max(tol, eps**0.5))
-    return Learnt(run.x, float(run.fun), int(run.nit), slope, bool(ended))
+    return Learnt(run.x, unit * float(run.fun), int(run.nit), slope, bool(ended))

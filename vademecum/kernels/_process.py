@@ -20,6 +20,8 @@ from vademecum.kernels._iterative import System
 
 __all__ = ["Process", "check_options", "draws", "fits", "units"]
 
+_HELD = 12  # blocks of the size of the right-hand sides while conjugate gradients run
+
 
 def fits(x: Tensor, memory: int | None) -> bool:
     """Whether the matrix of the inputs, and what is made of it, keep to the memory."""
@@ -72,7 +74,9 @@ class Process(NamedTuple):
         if self.x is None or self.alpha is None:
             return x.new_zeros(len(x), 1), prior
         means, spreads = [], []
-        for rows in row_portions(len(x), len(self.x), x, memory):
+        solving = variance and self.system is not None
+        share, held = (memory and memory // 4, _HELD) if solving else (memory, 3)
+        for rows in row_portions(len(x), len(self.x), x, share, held=held):
             k = between(self.kernel, x[rows], self.x)
             means.append(k @ self.alpha)
             if prior is not None:

@@ -60,11 +60,18 @@ class Wide(NamedTuple):
 
     @classmethod
     def of(
-        cls, kernel: Any, x: Tensor, alpha: Float[Tensor, " n t"], K: Tensor | None = None
+        cls,
+        kernel: Any,
+        x: Tensor,
+        alpha: Float[Tensor, " n t"],
+        K: Tensor | None = None,
+        *,
+        memory: int | None = None,
     ) -> "Wide":
         """For a kernel at inputs, and at midpoints of neighbours in the order given.
 
-        Where its matrix in double precision is known, it is not computed again.
+        Where its matrix in double precision is known, it is not computed again; elsewhere portions
+        keep to a quarter of the memory, beside the decomposition.
         """
         wide = x.double() if isinstance(kernel, Kernel) else x
         if K is not None and K.dtype == torch.float64:
@@ -72,9 +79,11 @@ class Wide(NamedTuple):
         else:
             parts = [
                 between(kernel, wide[rows], wide).double() @ alpha.double()
-                for rows in row_portions(len(x), len(x), wide, None)
+                for rows in row_portions(len(x), len(x), wide, memory and memory // 4)
             ]
-        some = wide[:: max(1, len(x) // _PROBES)][:_PROBES]
+        few = _PROBES if memory is None else memory // (4 * 2 * 3 * 8 * len(x))  # 3 matrices each
+        few = max(1, min(_PROBES, few))
+        some = wide[:: max(1, len(x) // few)][:few]
         points = torch.cat([some, (some + some.roll(1, 0)) / 2])
         return cls(torch.cat(parts), between(kernel, points, wide).double())
 

@@ -24,15 +24,9 @@ from torch import Tensor
 
 from vademecum.arguments import number, whole
 from vademecum.estimators import as_targets, like_input, warn_unconverged
-from vademecum.kernels._covariance import (
-    answer,
-    as_kernel,
-    covariance,
-    inputs,
-    refuse_conflicts,
-)  # fmt: skip
+from vademecum.kernels._covariance import answer, as_kernel, covariance, inputs, refuse_conflicts
 from vademecum.kernels._evidence import dense_fit
-from vademecum.kernels._hyperparameters import NOISE, Hyperparameters
+from vademecum.kernels._hyperparameters import NOISE, Hyperparameters, replaced
 from vademecum.kernels._iterative import PROBES, iterative_fit
 from vademecum.kernels._learning import learnt
 from vademecum.kernels._process import Process, check_options, draws, fits, units
@@ -50,7 +44,8 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Given arrays it is a scikit-learn estimator; given tensors it computes on their device, in
     their dtype, and answers with tensors. Several targets are independent processes that share
     kernel and noise. Before `fit` it is the prior, which `predict` and `sample_y` then describe.
-    Where rounding would be a per cent of the noise, it computes in double precision.
+    Where rounding would be a per cent of the noise, it computes in double precision, if `memory`
+    allows; what rounding does to predictions is measured, and from a per cent on it warns.
 
     Args:
         kernel: The covariance, a `Kernel` or any function of x1 and x2 that gives their matrix. By
@@ -65,7 +60,8 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         tol: Learning stops when no derivative of the likelihood per target exceeds it; conjugate
             gradients stop at this relative residual.
         memory: How many bytes to take beyond inputs and results; above it rows of the matrix are
-            computed when they are needed. By default the matrix is held and decomposed.
+            computed when they are needed, and a thousand vectors of n numbers come on top. By
+            default the matrix is held and decomposed.
         random_state: Where other starts and the probes of the likelihood above `memory` come from.
         progress: Whether to show a progress bar on standard error.
 
@@ -74,7 +70,8 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         noise_: The standard deviation of the noise.
         alpha_: The coefficients $A^{-1} y$ of the predictive mean, of shape (n,) or (n, t).
         log_marginal_likelihood_: The logarithm of the density of the (scaled) targets.
-        log_marginal_likelihood_error_: Its standard error; 0 where it is exact.
+        log_marginal_likelihood_error_: Its standard error over the probes above `memory`, which
+            leaves out the bias of few Lanczos steps; 0 where it is exact.
         jitter_: What was added to the diagonal so that it could be decomposed; most often 0.
         residual_: The largest $\|y - A \alpha\| / \|y\|$ of a target.
         rounding_: What rounding did to the mean, as a share of it; not known above `memory`.
@@ -126,7 +123,7 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 parameter is out of range, the kernel is not symmetric and positive semidefinite,
                 or equal inputs have different targets and there is no noise.
         """
-        x = inputs(self, X, reset=True)
+        x = inputs(self, X, reset=True).clone()
         targets = as_targets(y, x)
         check_options(self)
         columns = targets.reshape(len(x), -1)
@@ -191,13 +188,14 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ) -> Any:  # fmt: skip
         x, y, seed = self._data
         memory: Any = self.memory
-        if not fits(x, memory):
+        exact = fits(x, memory)
+        if (wide or rough(kernel, noise, x)) and (not exact or fits(x.double(), memory)):
+            x, y = x.double(), y.double()
+        if not exact:
             return iterative_fit(
                 kernel, noise, x, y, memory=memory, tol=self.tol, seed=seed, gradient=gradient,
                 progress=bool(self.progress),
             )  # fmt: skip
-        if (wide or rough(kernel, noise, x)) and fits(x.double(), memory):
-            x, y = x.double(), y.double()
         return dense_fit(kernel, noise, x, y, gradient=gradient, limited=limited)
 
     def _condition(self) -> Tensor:
@@ -212,8 +210,8 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if fit.factor is not None:
             self.jitter_ = fit.factor.jitter
             self.residual_, self.rounding_ = rounding(
-                fit.factor, fit.alpha, y, wide=Wide.of(kernel, x, fit.alpha), diagonal=noise**2,
-                matrix=lambda: covariance(kernel, x), name="noise",
+                fit.factor, fit.alpha, y, wide=Wide.of(kernel, x, fit.alpha, memory=self.memory),
+                diagonal=noise**2, matrix=lambda: covariance(kernel, x), name="noise",
             )  # fmt: skip
         self.dtype_ = fit.alpha.dtype
         return fit.alpha.to(self._data[0])
@@ -229,10 +227,10 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
             gradient: Whether to give its derivatives to the logarithms of all of them, by name, as
                 well.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "alpha_")
         values = dict(hyperparameters or {})
         noise = number("noise", values.pop(NOISE, self.noise_), low=0)
-        kernel = self.kernel_.replaced(values) if values else self.kernel_
+        kernel = replaced(self.kernel_, values)
         known = Hyperparameters.of(kernel, 1.0).names if gradient else ()
         fit = self._fit(kernel, noise, gradient=known)
         return (fit.value, fit.gradients) if gradient else fit.value
@@ -267,6 +265,8 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
             process, noise, one = Process(as_kernel(self.kernel, 1.0 * RBFKernel())), 0.0, True
             shift, x = (0.0, 1.0), inputs(self, X, reset=True)
             noise = number("noise", self.noise or 0.0, low=0)
+            if noisy and self.noise is None:
+                raise ValueError("noise must be given for noisy answers of the prior, got None")
         extra = noise**2 * noisy
         if cov:
             mean, spread = process.covariances(x)

@@ -113,12 +113,14 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         number("tol", self.tol, above=0)
         if self.memory is not None:
             whole("memory", self.memory, low=1)
+        if self.max_iter is not None:
+            whole("max_iter", self.max_iter, low=1)
         s = as_weights(sample_weight, x)
         kept = torch.arange(len(x), device=x.device) if s is None else s.nonzero()[:, 0]
         weights = 1.0 if s is None else s[kept]
         coefficients = torch.zeros_like(columns)
         coefficients[kept] = self._solved(x, columns[kept], alphas, weights, kept)
-        self._x, self._alpha = x, coefficients
+        self._x, self._alpha = None if self._given else x.clone(), coefficients
         self._one = targets.ndim == 1
         self.dual_coef_ = like_input(coefficients[:, 0] if self._one else coefficients, X)
         return self
@@ -153,7 +155,11 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         c = factor.solve(y)
         self.jitter_ = max(self.jitter_, factor.jitter)
         same = K.double() if kernel is None else None
-        wide = Wide.of(kernel, x, c, K) if same is None else Wide(same @ c.double(), same)
+        wide = (
+            Wide.of(kernel, x, c, K, memory=self.memory)
+            if same is None
+            else Wide(same @ c.double(), same)
+        )
         known: Any = {"wide": wide, "diagonal": diagonal, "matrix": lambda: K, "name": "alpha"}
         return c, rounding(factor, c, y, **known)
 
@@ -170,8 +176,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> Any:
         """The values of the function at new inputs, or from their rows of the matrix."""
         check_is_fitted(self)
-        x = inputs(self, X).to(self._x)
-        if self._given:
+        x = inputs(self, X).to(self._alpha)
+        if self._x is None:
             values = x @ self._alpha
         else:
             kernel = as_kernel(self.kernel, RBFKernel())
