@@ -119,9 +119,10 @@ def gp_regression_variance(sign: float = -1.0, draws: int = 20_000):
 
     *Checked* for the covariances and standard deviations of `GaussianProcess` and for the formula,
     on points at least 0.8 apart: against $P_{22}^{-1}$ with the precision matrix $P$ of the joint
-    covariance of all values (and of noisy ones); 0 at training points, at most the prior, the same
-    for other targets; for joint draws of a normal law the variance of $f(x) - k(x)^\top K^{-1} y$
-    is within six standard errors.
+    covariance of all values (and of noisy ones), for a point given twice against the formula with
+    the pseudoinverse; 0 at training points, at most the prior, the same for other targets; for
+    joint draws of a normal law the variance of $f(x) - k(x)^\top K^{-1} y$ is within six standard
+    errors.
 
     Knobs:
         sign: The sign of the second term.
@@ -157,10 +158,24 @@ def gp_regression_variance(sign: float = -1.0, draws: int = 20_000):
         left = f[s:] - cross @ np.linalg.solve(K, f[:s])
         z = (left.var(1) / formula.diagonal().copy() - 1) / math.sqrt(2 / draws)
         yield at_most("standard errors of the variance left", abs(z), 6.0, tol=0.0, **at)
+    yield from _small(sign)
+
+
+def _small(sign: float) -> Iterator[Evidence]:
+    """Cases that are known otherwise, one of them singular."""
+    # For singular K, as in the claim on the mean: a jitter below 1e-12 over eigenvalues above 1e-3.
+    x, new, k = grid(4, 1)[[0, 1, 2, 3, 1]], grid(3, 1) + 0.4, gaussian(0.5)
+    cross = by_hand(k, new, x)
+    left = by_hand(k, new, new) + sign * cross @ np.linalg.pinv(by_hand(k, x, x), rcond=1e-10) @ (
+        cross.T
+    )
+    twice = GaussianProcess(RBFKernel(), noise=0.0, learn=False).fit(x, np.zeros(5))
+    found = twice.predict(new, return_cov=True)[1]
+    yield equals("covariance, a point twice", found, left, tol=1e-7, s=5, new=3, d=1)
     rough = GaussianProcess(MaternKernel(nu=0.5), noise=0.0, learn=False)
     rough.fit(np.array([[0.0], [1.0]]), np.zeros(2))
     middle = rough.predict(np.array([[0.5]]), return_std=True)[1] ** 2
-    # A Brownian bridge of the Ornstein-Uhlenbeck process: tanh of half the distance 1 / 2.
+    # A Brownian bridge of the Ornstein-Uhlenbeck process: tanh of half the distance, of 1 / 2.
     yield equals("variance half way, Matern of order 1/2", middle, math.tanh(0.5), s=2, new=1)
 
 
