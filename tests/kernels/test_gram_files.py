@@ -135,7 +135,8 @@ def test_files_of_other_architectures_are_refused(tmp_path):
 
     def limit(activation: nn.Module, *, learned: bool = True) -> Kernel:
         first = nn.Linear(4, 5).requires_grad_(learned)
-        return 2.0 * infinite_width(nn.Sequential(first, activation, nn.Linear(5, 1))).ntk
+        limit = infinite_width(nn.Sequential(first, activation, nn.Linear(5, 1))).ntk
+        return 2.0 * limit + RBFKernel()
 
     kept = gram(limit(nn.ReLU()), X, out=file).clone()
     assert torch.equal(gram(limit(nn.ReLU()), X, out=file), kept)

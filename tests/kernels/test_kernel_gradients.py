@@ -55,6 +55,18 @@ def test_gradients_of_clusters_far_apart(dtype, apart, offset):
         torch.testing.assert_close(found.double(), wanted, rtol=tol, atol=0)
 
 
+def test_values_far_from_the_origin_where_gradients_are_asked():
+    """Moved before they are divided, inputs lose no digits."""
+    x = (1e5 + torch.randint(-9, 10, (40, 3)) / 4).requires_grad_()
+    for kernel in (RBFKernel(lengthscale=0.7), MaternKernel(nu=1.5, lengthscale=0.7)):
+        torch.testing.assert_close(kernel(x).detach(), kernel(x.detach()), rtol=0, atol=1e-6)
+    z = torch.tensor([[0.0], [1e30]], requires_grad=True)  # whose squares overflow
+    for nu in ORDERS:
+        K = MaternKernel(nu=nu)(z)
+        (grad,) = torch.autograd.grad(K.sum(), z)
+        assert (K.tolist(), grad.tolist()) == ([[1.0, 0.0], [0.0, 1.0]], [[0.0], [0.0]])
+
+
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_angles_have_all_digits_where_gradients_are_asked(order):
     """In single precision the arc cosine of an input with itself would be off by 1e-4."""

@@ -59,6 +59,7 @@ def test_lower_precision_loses_nothing_but_the_last_digits(dtype, offset, spread
     for ours, theirs in twins(2.0 * max(spread, 1)):
         K = ours(x)
         assert K.dtype == dtype
+        assert bool((K.diagonal() == 1).all())
         found = K.double().numpy()
         np.testing.assert_allclose(found, theirs(X), atol=tol, rtol=0)
     for ours, theirs in twins((0.5, 1.5, 3.0, 1.0)):
