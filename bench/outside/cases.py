@@ -112,7 +112,10 @@ class Case:
                 return "examples influence each other"
         if instrument == "jacobian_x" and not subject.wrt:
             return "no floating-point input"
-        if instrument in (*KINKS, "fit_readout", "backprop", "tape") and not plain:
+        if (
+            instrument in (*KINKS, "fit_readout", "backprop", "tape", "infinite_width")
+            and not plain
+        ):
             return "the input is not one tensor of floats"
         return _look_up(self.skip, instrument)
 

@@ -39,6 +39,7 @@ from bench.outside.state import can_be_saved, differences, own_output, state_of
 from bench.outside.symmetries import SYMMETRIES
 from bench.outside.tangents import TANGENTS
 from bench.outside.texts import TEXTS
+from bench.outside.widths import WIDTHS
 from vademecum.models import SlowPathWarning
 
 __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
@@ -46,6 +47,7 @@ __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 INSTRUMENTS = {
     **DERIVATIVES, **CURVATURE, **MEASURES, **LANDSCAPES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
     **SIGNALS, **SCALES, **TEXTS, **POSTERIORS, **TANGENTS, **LAZY,
+    **WIDTHS,
 }  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"
@@ -130,6 +132,9 @@ def _failure(case: Case, name: str, error: Exception) -> tuple[str, str]:
         words = "piecewise"
     if words is None and name in EXAMPLES and not case.separate:
         words = "example"
+    if words is None and name == "infinite_width":
+        words = "limit of infinite width is known|one vector for each example|layer with weights"
+        words += "|traceable|one example at a time"
     if words is None and name == "tape":
         words = "tape"
     expected = words is not None and re.search(words, str(error)) is not None

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from tests.kernels.wide_oracles import Pixels, dense_relu, finite_kernels
 from vademecum.kernels import infinite_width
 from vademecum.kernels.wide._architecture import Network
+from vademecum.kernels.wide._positions import joint_diagonal
 
 W, B = 1.7, 0.3
 
@@ -140,6 +141,10 @@ def test_padding_of_the_same_size_is_more_at_the_end():
     padded = tail(nn.ZeroPad2d((1, 2, 0, 1)), nn.Conv2d(3, 3, (2, 4)))
     given = infinite_width(same, bias_variance=B).ntk(x)
     assert given.equal(infinite_width(padded, bias_variance=B).ntk(x))
+    wide = tail(nn.Conv2d(3, 3, (2, 4), padding="same", dilation=(3, 1)))
+    padded = tail(nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(3, 3, (2, 4), dilation=(3, 1)))
+    dilated = infinite_width(wide, bias_variance=B).ntk(x)
+    assert dilated.equal(infinite_width(padded, bias_variance=B).ntk(x))
     other = tail(nn.ZeroPad2d((2, 1, 1, 0)), nn.Conv2d(3, 3, (2, 4)))
     assert not torch.allclose(given, infinite_width(other, bias_variance=B).ntk(x), rtol=1e-3)
 
@@ -165,6 +170,44 @@ def test_pooling_is_a_linear_map_of_positions(name):
     mean = torch.einsum("op,nmpq,oq->nm", A, k, A) / len(A)
     torch.testing.assert_close(limit.nngp(x, y), W * mean + B, rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(limit.ntk(x, y), 2 * W * mean + B, rtol=1e-12, atol=1e-13)
+
+
+def test_each_axis_of_a_convolution_has_its_own_geometry():
+    """A linear network, by the patches that torch takes out of images."""
+    geometry: Any = {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 3)}
+    x, y = inputs(2, 3, 6, 9), inputs(3, 3, 6, 9, seed=1)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, (2, 3), **geometry), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1)
+    )  # fmt: skip
+    one, other = (F.unfold(t, (2, 3), **geometry) for t in (x, y))
+    k = W * torch.einsum("nfo,mfp->nmop", one, other) / one.shape[1] + B
+    found = infinite_width(model, weight_variance=W, bias_variance=B).nngp(x, y)
+    torch.testing.assert_close(found, W * k.mean((2, 3)) + B, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(("chosen", "to"), [((0, 2), "nmqs"), ((0, 1), "nmrt"), ((1,), "nmprsu")])
+def test_equal_positions_along_some_axes(chosen, to):
+    """Means of k(p, p') where both agree in chosen axes, by an index sum."""
+    k = inputs(2, 3, 4, 5, 6, 4, 5, 6)
+    names = {(0, 2): "nmpqrpsr", (0, 1): "nmpqrpqt", (1,): "nmpqrsqu"}[chosen]
+    wanted = torch.einsum(f"{names}->{to}", k) / math.prod((4, 5, 6)[i] for i in chosen)
+    torch.testing.assert_close(joint_diagonal(k, 3, chosen, True), wanted)
+
+
+def test_buffers_stay_as_they_are():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 1)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls += 1
+            return self.layer(x)
+
+    model = Counts()
+    infinite_width(model).nngp(inputs(2, 3))
+    assert model.calls == 0
 
 
 def test_layers_that_are_frozen_later():

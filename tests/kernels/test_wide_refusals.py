@@ -131,6 +131,11 @@ REFUSED = {
         X,
         "it has parameters that meet the inputs otherwise than in a layer",
     ),
+    "a vector of numbers": (
+        Code(lambda m, x: m.three(m.one(x) * torch.full((3,), 2.0))),
+        X,
+        "it is no layer that is known, and no function of each entry alone",
+    ),
     "joined": (
         Code(lambda m, x: m.three(torch.cat([m.one(x), m.two(x)], 1)[:, :3])),
         X,
@@ -232,6 +237,15 @@ ARGUMENTS = [
 def test_bad_arguments(given, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         infinite_width(mlp(), **given)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_models_that_cannot_be_read():
+    with pytest.raises(ValueError, match="model must not be scripted"):
+        infinite_width(torch.jit.script(mlp()))
+    graph = Code(lambda m, x: m.three(m.one(x)[[0, 5]]))
+    with pytest.raises(ValueError, match=r"does not take inputs of shape \(3,\), one example at a"):
+        infinite_width(graph).nngp(inputs(6, 3))
 
 
 INPUTS = [

@@ -9,7 +9,14 @@ from vademecum.kernels.wide._calls import read_call
 from vademecum.kernels.wide._program import Program
 from vademecum.kernels.wide._reader import Entry, Reader
 from vademecum.kernels.wide._unary import IDENTITY
-from vademecum.models import Output, Trace, evaluation
+from vademecum.models import (
+    Output,
+    Trace,
+    evaluation,
+    out_of_memory,
+    run_with,
+    tensor_places,
+)
 
 __all__ = ["Network"]
 
@@ -44,13 +51,27 @@ class Network:
         return self._programs[key]
 
 
+def _traced(model: nn.Module, a: Tensor, b: Tensor, output: Output) -> Trace:
+    shape = tuple(a.shape[1:])
+    own = {id(t): t.detach().clone() for _, t in tensor_places(model, "buffers")}
+    buffers = {place: own[id(t)] for place, t in tensor_places(model, "buffers")}
+    try:
+        with evaluation(model), torch.enable_grad():  # so that calls show where gradients end
+            return run_with(model, buffers, lambda: Trace(model, a, b, output=output))
+    except (RuntimeError, TypeError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        raise ValueError(
+            f"model does not take inputs of shape {shape}, one example at a time: {error}"
+        ) from error
+
+
 def _read(model: nn.Module, x: Tensor, tol: float, output: Output) -> Program:
     place = next(iter(model.parameters()), x)
     dtype = place.dtype if place.is_floating_point() else x.dtype
     chance = torch.Generator().manual_seed(0)
     a, b = (torch.randn(n, *x.shape[1:], generator=chance).to(place.device, dtype) for n in (2, 3))
-    with evaluation(model), torch.enable_grad():  # so that calls show where gradients end
-        trace = Trace(model, a, b, output=output)
+    trace = _traced(model, a, b, output)
     reader = Reader(model, tol)
     source = trace.sources[0].index
     reader.program.source = source

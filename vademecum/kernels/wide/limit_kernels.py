@@ -25,7 +25,7 @@ from vademecum.arguments import number, whole
 from vademecum.kernels._kernel import Kernel, pair
 from vademecum.kernels.wide._architecture import Network
 from vademecum.kernels.wide._width_kernel import WidthKernel
-from vademecum.models import Output
+from vademecum.models import Output, unwrapped
 from vademecum.results import one_line
 
 __all__ = ["InfiniteWidth", "WidthDiagonals", "infinite_width"]
@@ -138,8 +138,7 @@ def infinite_width(
         tensor([[ 4.,  8.],
                 [ 8., 16.]])
     """
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    model = unwrapped(model)
     number("weight_variance", weight_variance, above=0)
     number("bias_variance", bias_variance, low=0)
     number("tol", tol, above=0, below=1)
