@@ -101,8 +101,10 @@ def test_jobs_under_way_are_limited():
 
     with Counting(1) as executor:
         found = gram(slow, X, Z, executor=executor, memory=1)
-    np.testing.assert_allclose(found.numpy(), laplace(X, Z).numpy(), atol=1e-12)
-    assert len(asked) == 12 * 5
+        np.testing.assert_allclose(found.numpy(), laplace(X, Z).numpy(), atol=1e-12)
+        assert len(asked) == 12 * 5
+        gram(slow, X, Z, executor=executor, memory=(1 + AHEAD) * WORKERS * SMALL)
+        assert len(asked) == 12 * 5 + 5 * 2  # of 5 x 5
     assert max(asked) <= AHEAD * WORKERS
 
 

@@ -94,7 +94,7 @@ class ArcCosineKernel(Kernel):
     def _matrix(self, x1: Tensor, x2: Tensor | None) -> Tensor:
         y = _plane(x1) if x2 is None else x2
         if torch.is_grad_enabled() and (x1.requires_grad or y.requires_grad):
-            return self._smooth(x1, y, same=x2 is None)
+            return self._smooth(x1, y)
         with torch.no_grad():
             dtype = x1.dtype if x1.dtype.itemsize >= 4 else torch.float32
             p, u = self._polar(x1, dtype)
@@ -102,8 +102,7 @@ class ArcCosineKernel(Kernel):
             q = q / (2 * math.pi)
 
             def entries(rows: slice, columns: slice, target: Tensor) -> None:
-                same = x2 is None and rows.start == columns.start
-                near, far = _half_angles(u[rows], v[columns], same=same)
+                near, far = _half_angles(u[rows], v[columns])
                 J = _polynomial(self.order, near.to(target.dtype), far.to(target.dtype))
                 torch.mul(J, q[columns], out=target)
                 target.mul_(p[rows, None])
@@ -121,11 +120,11 @@ class ArcCosineKernel(Kernel):
         units = x.double() / torch.where(norm > 0, norm, 1)[:, None]
         return torch.where(norm > 0, norm**self.order, 0).to(dtype), units
 
-    def _smooth(self, x1: Tensor, x2: Tensor, *, same: bool) -> Tensor:
+    def _smooth(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Through which one can differentiate."""
         with torch.no_grad():
             units = (self._polar(x, x.dtype)[1] for x in (x1, x2))
-            near, far = (chord.to(x1.dtype) for chord in _half_angles(*units, same=same))
+            near, far = (chord.to(x1.dtype) for chord in _half_angles(*units))
         norms = [torch.linalg.vector_norm(x, dim=1) for x in (x1, x2)]
         safe = [torch.where(norm > 0, norm, 1) for norm in norms]
         cosine = (x1 / safe[0][:, None]) @ (x2 / safe[1][:, None]).T
@@ -168,16 +167,13 @@ def _polynomial(order: int, near: Tensor, far: Tensor) -> Tensor:
     return (3 * sine * cosine).addcmul_(rest, 1 + 2 * cosine.square()).clamp_(min=0)
 
 
-def _half_angles(u: Tensor, v: Tensor, *, same: bool) -> tuple[Tensor, Tensor]:
+def _half_angles(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Squared chords between unit vectors, and to the opposite ones, both right where small."""
     cosine = u @ v.T
     error = 4 * torch.finfo(u.dtype).eps
     near, far = (2 - 2 * cosine).clamp_(min=0), cosine.mul_(2).add_(2).clamp_(min=0)
     mend_near(near, u, v, error)
     mend_near(far, u, -v, error)
-    if same:
-        near.diagonal().zero_()
-        far.diagonal().fill_(4)
     return near, far
 
 
