@@ -215,10 +215,20 @@ def test_bad_input(make, message):
         make()
 
 
+def test_squared_norms_below_zero_by_rounding_count_as_zero():
+    """Of functions that are 0: coefficients in the null space of the matrix."""
+    x = drawn(30, 3).float()
+    null = torch.linalg.svd(x.double()).U[:, 3:].float()
+    assert float(rkhs_inner(LinearKernel(), x, null, x, null).min()) < 0
+    assert float(rkhs_norm(LinearKernel(), x, null).max()) < 1e-2
+
+
 def test_equal_inputs_with_equal_targets_are_no_conflict():
     y = torch.tensor([1.0, 2.0, 1.0])
     found = kernel_regression(RBFKernel(), REPEATED, y)
     assert found.rank == 2
+    top = float(found.eigenvalues[-1])
+    assert found.threshold == pytest.approx(3 * torch.finfo(torch.float32).eps * top)
     torch.testing.assert_close(found.predict(REPEATED), y)
     other = kernel_regression(RBFKernel(), REPEATED, y + REPEATED[:, 0], conflicts="average")
     torch.testing.assert_close(other.predict(REPEATED), y + REPEATED[:, 0])
