@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from torch import Tensor, nn
 
-from vademecum.kernels import LinearizedNetwork, RBFKernel, empirical_ntk, ntk_predict
+from vademecum.kernels import LinearizedNetwork, LinearKernel, RBFKernel, empirical_ntk, ntk_predict
 
 N, M, K = 5, 3, 2  # training inputs, new inputs, outputs
 T = torch.tensor([0.0, 0.03, 0.4, 5.0, math.inf], dtype=torch.float64)
@@ -132,6 +132,53 @@ def test_variance_of_an_ensemble(kind):
     torch.testing.assert_close(first.variance, found.variance[2])
     at_data = ntk_predict(kernels[kind], X, Y, X, nngp=prior)
     torch.testing.assert_close(at_data.variance, torch.zeros(N, K).double(), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["all", "each", "pairs"])
+def test_random_outputs_of_different_variance(kind):
+    """A prior whose variance differs from input to input, and few of these at a time."""
+    prior, ntk = LinearKernel(), RBFKernel(lengthscale=1.7)
+    shape = {"all": (), "each": (1,), "pairs": (1, 1)}[kind]
+    scale = {"all": 1.0, "each": torch.ones(K), "pairs": torch.eye(K)}[kind]
+    kernel = lambda a, b: ntk(a, b).reshape(len(a), len(b), *shape) * scale  # noqa: E731
+    least = 4 * kernel(X, X).nbytes
+    A = weights(ntk(NEW, X).numpy(), ntk(X).numpy(), 0.4)
+    B = np.hstack([-A, np.eye(M)])
+    wanted = np.diag(B @ prior(torch.cat([X, NEW])).numpy() @ B.T)
+    for memory in (None, least):
+        found = ntk_predict(kernel, X, Y, NEW, t=0.4, nngp=prior, memory=memory).variance
+        for c in range(K):
+            assert found is not None
+            np.testing.assert_allclose(found[:, c].numpy(), wanted, atol=1e-9)
+
+
+def test_initial_outputs_a_few_at_a_time():
+    new = torch.linspace(-2, 2, 40 * X.shape[1], dtype=X.dtype).reshape(40, -1)
+    kernel, f0 = RBFKernel(lengthscale=1.3), lambda x: x.sum(1, keepdim=True).sin().expand(-1, K)
+    few = ntk_predict(kernel, X, Y, new, t=0.4, f0=f0, memory=4 * kernel(X).nbytes).mean
+    torch.testing.assert_close(few, ntk_predict(kernel, X, Y, new, t=0.4, f0=f0).mean)
+    A = weights(kernel(new, X).numpy(), kernel(X).numpy(), 0.4)
+    wanted = f0(new).numpy() + A @ (Y - f0(X)).numpy()
+    np.testing.assert_allclose(few.numpy(), wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_kernels_off_by_more_or_less_than_rounding():
+    """The square root of the precision is what symmetry and signs may be off by."""
+    x, y = torch.eye(3).double(), torch.ones(3).double()
+
+    def given(G: torch.Tensor) -> torch.Tensor:
+        return ntk_predict(lambda a, b: a @ G @ b.T, x, y, x, t=1e-3).rates
+
+    tiny, small = (torch.diag(torch.tensor([1.0, 1.0, -s], dtype=y.dtype)) for s in (1e-9, 1e-6))
+    assert given(tiny)[0] == 0
+    with pytest.raises(ValueError, match="positive semidefinite, got the eigenvalue -1e-06"):
+        given(small)
+    G = torch.eye(3).double()
+    G[0, 1] = 1e-8
+    assert abs(float(given(G)[2]) - (1 + 5e-9)) < 1e-12
+    G[0, 1] = 1e-6
+    with pytest.raises(ValueError, match="kernel must be symmetric"):
+        given(G)
 
 
 def test_a_singular_kernel():

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize, prune
 
 from tests.kernels.test_tangent_kernel import OUTPUTS, close, kernel, rows
-from vademecum.kernels import empirical_ntk, ntk_parametrize
+from vademecum.kernels import _tangent_passes, empirical_ntk, ntk_parametrize
 from vademecum.models import peak_bytes
 from vademecum.testing.laws import changes, snapshot
 
@@ -74,6 +74,14 @@ def test_coordinates_cost_no_more_than_parameters():
     ntk_parametrize(net)
     weights = sum(p.nbytes for p in net.parameters())
     assert peak_bytes(lambda: empirical_ntk(net, x, outputs="trace")) < plain + 2 * weights
+
+
+def test_coordinates_where_no_rule_helps(monkeypatch):
+    monkeypatch.setattr(_tangent_passes, "_divided", lambda f, plan, x: (None, plan, f))
+    net = ntk_parametrize(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double())
+    x = torch.randn(6, 4).double()
+    J = rows(net, x)
+    close(empirical_ntk(net, x), kernel(J, J))
 
 
 class Halved(nn.Module):
