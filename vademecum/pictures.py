@@ -29,49 +29,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from vademecum import ROOMS
 from vademecum.claims.knobs import explained_knobs, without_knobs
 from vademecum.errors import UsageError
+from vademecum.sliders import Range
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Knob", "Picture", "Range", "find_picture", "picture", "pictures"]
-
-
-class Range(NamedTuple):
-    """The numbers from `low` to `high`.
-
-    A slider moves by `step`, or if `log` by this factor: `Range(1, 64, 2, log=True)` has 1, 2, 4.
-    """
-
-    low: float
-    high: float
-    step: float = 1
-    log: bool = False
-    unit: str = ""
-
-    def positions(self) -> tuple[float, ...]:
-        """Where a slider can stand.
-
-        Example:
-            >>> Range(0.1, 0.4, 0.1).positions(), Range(1, 100, 10, log=True).positions()
-            ((0.1, 0.2, 0.3, 0.4), (1, 10, 100))
-
-        Raises:
-            ValueError: If a step does not lead to a larger number.
-        """
-        found, value = [], self.low
-        while value <= self.high:
-            found.append(value)
-            value = value * self.step if self.log else value + self.step
-            value = value if isinstance(value, int) else float(f"{value:.12g}")
-            if value <= found[-1]:
-                must = "step > 1 and low > 0 where log is true" if self.log else "step > 0"
-                raise ValueError(f"Range must have a {must}, got {self}")
-        return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,12 @@ class GaussianProcess(MultiOutputMixin, RegressorMixin, BaseEstimator):
         normalize_y: Whether targets are shifted and scaled to mean 0 and variance 1 before, and
             predictions back; kernel and noise are those of the scaled targets then.
         restarts: How many more times to learn, from other starts; the likeliest end is kept.
-        max_iter: The most iterations of learning; reaching it gives a `ConvergenceWarning`.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Of learning.
         tol: Learning stops when no derivative of the likelihood per target exceeds it; conjugate
             gradients stop at this relative residual.
-        memory: How many bytes to take beyond inputs and results; above it rows of the matrix are
-            computed when they are needed, and a thousand vectors of n numbers come on top. By
-            default the matrix is held and decomposed.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. That
+            is to hold and decompose the matrix. If it would not fit, its rows are computed when
+            they are needed, and a thousand vectors of n numbers come on top.
         random_state: Where other starts and the probes of the likelihood above `memory` come from.
         progress: Whether to show a progress bar on standard error.
 

@@ -53,10 +53,12 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
             `RBFKernel`.
         alpha: The penalty, 0 or more, or one for each target. With 0 it interpolates.
         tol: The relative residual at which conjugate gradients stop.
-        max_iter: Their most iterations; at it there is a `ConvergenceWarning`. By default $10 n$.
-        memory: How many bytes to take beyond inputs and results; above it rows of the matrix are
-            computed when they are needed. By default the matrix is held and decomposed.
-        progress: Whether to show a progress bar on standard error, of conjugate gradients.
+        max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Of conjugate
+            gradients; by default $10 n$.
+        memory: Bytes to use at most beyond inputs and result; None chooses what is fastest. That
+            is to hold and decompose the matrix. If it would not fit, its rows are computed when
+            they are needed.
+        progress: Whether to show a progress bar on standard error. Of conjugate gradients.
 
     Attributes:
         dual_coef_: The coefficients c, of shape (n,) or (n, t).
