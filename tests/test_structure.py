@@ -25,7 +25,7 @@ COURSE = (
 TOP = (
     *("claims", "figures", "testing", "data", "arguments", "estimators", "randomness", "results"),
     *("arrays", "models", "progress", "errors", "files", "pictures", "canvas", "typeset", ""),
-    "expectations",
+    *("expectations", "sliders"),
 )
 APPLICATIONS = ("cli", "doctor", "train", "examine", "atlas", "__main__")
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -1,4 +1,4 @@
-"""The numbers at which a knob of a picture can stand; pictures take it from `vademecum.pictures`."""
+"""Where a knob of a picture can stand; pictures have it from `vademecum.pictures`."""
 
 from typing import NamedTuple
 
