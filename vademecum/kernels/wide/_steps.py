@@ -182,11 +182,14 @@ class Norm(Step):
         if alone:
             pairs.found[self.output] = self._statistics(m)
         known = (pairs.found, pairs.found) if pairs.known is None else pairs.known
-        (q, mean), (p, other) = (
+        (q, mean, mine), (p, other, its) = (
             [spread(t, i, self.axes, self.full, alone) for t in side[self.output]]
             for i, side in enumerate(known)
         )
-        k = (m.k - mean * other) * q * p
+        product = mean * other
+        if self.chosen:  # positions keep means of their own, beside the one that is taken away
+            product = mine * other + mean * its - product
+        k = (m.k - product) * q * p
         theta = None if m.theta is None else (m.theta * m.factor) * q * p
         if pairs.tangent and self.weight_trains:
             theta = k.clone() if theta is None else theta + k
@@ -197,15 +200,15 @@ class Norm(Step):
             left = (m.mean - pairs.found[self.output][1]) * pairs.found[self.output][0]
         return Moments(k, theta, mean=left)
 
-    def _statistics(self, m: Moments) -> tuple[Tensor, Tensor]:
-        """One over the standard deviation, and the mean."""
+    def _statistics(self, m: Moments) -> tuple[Tensor, Tensor, Tensor]:
+        """One over the standard deviation, the mean, and the mean at each position."""
         square = (at_equal_positions(m.k, self.axes) if self.full else m.k)[0]
-        mean = torch.zeros_like(square) if m.mean is None or not self.centred else m.mean[0]
+        mean = mine = torch.zeros_like(square) if m.mean is None or not self.centred else m.mean[0]
         if self.chosen:
             places = [1 + i for i in self.chosen]
             square, mean = (t.mean(places, keepdim=True) for t in (square, mean))
         total = (square - mean**2).clamp(min=0) + self.eps
-        return torch.where(total > 0, total.rsqrt(), 0), mean.clone()
+        return torch.where(total > 0, total.rsqrt(), 0), mean.clone(), mine.clone()
 
 
 class Average(Step):
