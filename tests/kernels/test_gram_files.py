@@ -129,6 +129,27 @@ def test_builds_of_kernels_of_ones_own_go_on(tmp_path):
         gram(2.0 * Constant() + MaternKernel(), X, out=file)
 
 
+class Silent(Constant):
+    """With a hyperparameter that it does not print."""
+
+    def __init__(self, size: float):
+        self.size = size
+
+    def hyperparameters(self) -> dict[str, float | Tensor]:
+        return {"size": self.size}
+
+    def __repr__(self) -> str:
+        return "Silent()"
+
+
+def test_hyperparameters_count_even_where_they_are_not_printed(tmp_path):
+    file = tmp_path / "k.npy"
+    for _ in range(2):
+        assert bool((gram(Silent(1.0), X, out=file) == 1).all())
+    with pytest.raises(ValueError, match="of a build with another kernel or data"):
+        gram(Silent(2.0), X, out=file)
+
+
 def test_files_of_other_architectures_are_refused(tmp_path):
     """Whose limits print alike."""
     file = tmp_path / "k.npy"
