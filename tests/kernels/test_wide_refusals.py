@@ -33,7 +33,13 @@ def conv(*layers):
     return nn.Sequential(nn.Conv2d(2, 4, 3), *layers, nn.Flatten(), nn.LazyLinear(1))
 
 
+class Sparse(nn.Module):
+    def forward(self, w):
+        return w * torch.eye(3)
+
+
 SHARED = nn.Linear(3, 3)
+SPARSE = nn.utils.parametrize.register_parametrization(nn.Linear(3, 3), "weight", Sparse())
 REFUSED = {
     "batch norm": (
         conv(nn.BatchNorm2d(4), nn.ReLU()),
@@ -113,6 +119,11 @@ REFUSED = {
     ),
     "a weight over its norm": (
         nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)), nn.Linear(3, 1)),
+        X,
+        "its weight is computed from others, so that it has no law of its own",
+    ),
+    "a weight without some numbers": (
+        nn.Sequential(SPARSE, nn.Linear(3, 1)),
         X,
         "its weight is computed from others, so that it has no law of its own",
     ),
