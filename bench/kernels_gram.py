@@ -1,5 +1,6 @@
 """Rows of the room `kernels`: Gram matrices of plain kernels, beside those of three libraries."""
 
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -55,10 +56,8 @@ def _cdist(x: np.ndarray, nu: float, ell: float) -> np.ndarray:
 
 
 def _gpytorch(x: Tensor, nu: float, ell: float) -> Callable[[], Tensor]:
-    from gpytorch.kernels import MaternKernel as TheirMatern
-    from gpytorch.kernels import RBFKernel as TheirRBF
-
-    kernel: Any = TheirRBF() if nu == math.inf else TheirMatern(nu=nu)
+    theirs: Any = importlib.import_module("gpytorch.kernels")
+    kernel = theirs.RBFKernel() if nu == math.inf else theirs.MaternKernel(nu=nu)
     kernel = kernel.to(x)
     kernel.lengthscale = ell
 

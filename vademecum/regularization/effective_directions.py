@@ -135,7 +135,7 @@ def weight_decay_effect(
     P, width = f.size, f.size * f.dtype.itemsize
     knobs: Any = {"frozen": frozen, "output": output}
     if applications < P and not isinstance(x, DataLoader):
-        J = jacobian(model, x, memory=memory, **knobs)
+        J: Any = jacobian(model, x, memory=memory, **knobs)
         room = _JACOBIAN if memory is None else memory
         if J.shape[0] <= applications and 2 * J.shape[0] * width <= room:
             return _exact(_through_outputs(J, y, loss), P, mu, J.shape[0])
