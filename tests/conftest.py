@@ -1,10 +1,11 @@
-"""A browser, one for all tests that look at pages: they run in one process, one after the other."""
+"""A browser for all tests that look at pages, one after the other; GPUs, or tests that skip."""
 
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
@@ -14,6 +15,14 @@ BROWSER = [
     pytest.mark.slow,
 ]
 """The marks of such tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests for GPUs are skipped where there is none."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture(scope="session")

@@ -156,6 +156,7 @@ class Jacobian(LinearOperator):
         So nobody has to hold them all: a Gram matrix, say, is a sum over them.
 
         Example:
+            >>> from vademecum.gradients import jacobian
             >>> J = jacobian(nn.Linear(3, 1, bias=False), torch.eye(3))
             >>> sum(block.sum(0) for _, block in J.chunks())
             tensor([[1., 1., 1.]])

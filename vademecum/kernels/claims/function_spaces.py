@@ -1,4 +1,4 @@
-"""The space of functions of a kernel, and the norm in it."""
+"""The space of a kernel: its functions, and the norm in it."""
 
 import math
 from typing import Literal

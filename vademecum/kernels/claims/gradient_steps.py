@@ -1,7 +1,7 @@
-"""What a gradient step and gradient flow do, in terms of the tangent kernel."""
+"""Steps and flow: what they do to outputs, in terms of the tangent kernel."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from vademecum.kernels import empirical_ntk
 from vademecum.kernels.claims.tangents import Pooled, moved, pooled
 
 
-def gradient_of(f: Callable[[np.ndarray], np.ndarray], theta: np.ndarray) -> np.ndarray:
+def gradient_of(f: Callable[[np.ndarray], Any], theta: np.ndarray) -> np.ndarray:
     """The gradient by complex steps."""
     return complex_step(lambda t: f(t).sum(), theta).numpy()
 
@@ -103,7 +103,7 @@ def parameter_gradient_flow(sign: int = 1, half: bool = True):
         net, x, y = Pooled(d, m, k), torch.randn(n, 2, d), torch.randn(n, k)
         theta, size = moved(net), {"n": n, "k": k}
 
-        def loss(t: np.ndarray, x=x, y=y, m=m, k=k) -> np.ndarray:
+        def loss(t: np.ndarray, x=x, y=y, m=m, k=k) -> Any:
             squares = (pooled(t, x.numpy(), m, k) - y.numpy()) ** 2
             return squares.sum() / (2 if half else 1)
 

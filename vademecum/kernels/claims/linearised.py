@@ -1,4 +1,4 @@
-"""Networks linearised in their parameters, and the flow of outputs under a tangent kernel."""
+"""Linearised networks: straight in their parameters, and the flow of outputs under a kernel."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What a kernel is; the linear kernel and the Gaussian one."""
+"""Kernels: what they are, the linear one and the Gaussian one."""
 
 import math
 from decimal import Decimal, localcontext

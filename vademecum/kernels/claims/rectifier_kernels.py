@@ -1,4 +1,4 @@
-"""The kernels of one layer of rectifiers, and of their derivatives."""
+"""Kernels of rectifiers: one layer of them, and their derivatives."""
 
 import math
 from itertools import product

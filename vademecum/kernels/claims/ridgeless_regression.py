@@ -1,4 +1,4 @@
-"""Regression with a kernel and without ridge, and the gradient flow that ends there."""
+"""Regression without ridge: its coefficients, and the gradient flow that ends there."""
 
 import math
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Tangent features and the tangent kernel, by their definitions."""
+"""Tangents: features and kernel of a network, by their definitions."""
 
 from typing import Literal
 

@@ -74,7 +74,8 @@ def _circle() -> Tensor:
 
 @lru_cache(16)
 def _limit(depth: int, activation: str) -> Tensor:
-    net = mlp([2, *[2] * depth, 1], ACTIVATIONS[activation])
+    with own_randomness():
+        net = mlp([2, *[2] * depth, 1], ACTIVATIONS[activation])
     limit = infinite_width(net, weight_variance=2.0, bias_variance=0.1)
     middle = _circle()[len(ANGLES) // 2, None]
     return limit.ntk(middle, _circle())[0]

@@ -79,7 +79,7 @@ def _process(
     name: Covariance, lengthscale: float, noise: float, seen: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, standard deviations and draws on the grid."""
-    process = GaussianProcess(_kernel(name, lengthscale), noise=noise, learn=False)
+    process = GaussianProcess(_kernel(name, lengthscale), noise=noise, learn=False, random_state=0)
     if seen:
         process.fit(_features(name, SEEN[:seen]), VALUES[:seen])
     x = _features(name, GRID)
