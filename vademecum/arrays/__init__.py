@@ -1,4 +1,4 @@
-"""Arrays that are large, small blocks of them, portions, and numbers near the ends of the range."""
+"""Large arrays, small blocks and portions of them, their second moments, ends of the range."""
 
 from vademecum.arrays.elimination import (
     Echelon,
@@ -9,11 +9,14 @@ from vademecum.arrays.elimination import (
 from vademecum.arrays.large import empty
 from vademecum.arrays.memory import portions
 from vademecum.arrays.scaling import lengths, power_of_two
+from vademecum.arrays.second_moments import Gram, gram
 from vademecum.arrays.small_blocks import one_blas_thread, one_torch_thread, views
 
 __all__ = [
     "Echelon",
+    "Gram",
     "empty",
+    "gram",
     "lengths",
     "one_blas_thread",
     "one_torch_thread",

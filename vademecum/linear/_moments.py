@@ -7,7 +7,7 @@ $$\mathrm{gram} = \sum_i (x_i - \bar x)(x_i - \bar x)^\top, \qquad
 \mathrm{power} = \sum_i (y_i - \bar y)^2.$$
 
 All of it is one Gram matrix, that of the rows $(x_i, y_i)$ about their mean
-(`vademecum.linear._gram`): exact up to the rounding within blocks of rows.
+(`vademecum.arrays.gram`): exact up to the rounding within blocks of rows.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vademecum.linear._gram import gram
+from vademecum.arrays import gram
 
 __all__ = ["Moments", "blocks", "moments"]
 

@@ -24,8 +24,8 @@ from scipy.linalg import eigh
 from torch import Tensor
 
 from vademecum.arrays import one_blas_thread
+from vademecum.arrays.second_moments import gram, small
 from vademecum.estimators import precision
-from vademecum.linear._gram import gram, small
 from vademecum.randomness import source
 
 __all__ = ["SOLVERS", "Principal", "principal_directions"]

@@ -32,7 +32,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vademecum.linear._gram import gram
+from vademecum.arrays import gram
 from vademecum.linear._moments import moments
 from vademecum.linear._row_space import Coordinates, coordinates
 

@@ -29,6 +29,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
+from vademecum.arrays import gram
 from vademecum.estimators import (
     as_rows,
     as_targets,
@@ -37,7 +38,6 @@ from vademecum.estimators import (
     predict_linear,
     warn_unconverged,
 )
-from vademecum.linear._gram import gram
 from vademecum.results import one_line
 
 __all__ = ["LMS", "lms_rate_bounds"]

@@ -30,7 +30,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats
-from vademecum.arrays import one_blas_thread, views
+from vademecum.arrays.small_blocks import one_blas_thread, views
+from vademecum.results import one_line
 
 __all__ = ["Gram", "gram", "small"]
 
@@ -44,7 +45,11 @@ class Gram(NamedTuple):
     """
 
     mean: Float[Tensor, " d"]
+    r"""The vector $\mu$ that was subtracted."""
     matrix: Float[Tensor, " d d"]
+    """The sum of products of the rows."""
+
+    __repr__ = one_line
 
 
 class _Strip(NamedTuple):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from vademecum.linear._gram import gram
+from vademecum.arrays import gram
 
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
