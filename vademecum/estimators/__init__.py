@@ -5,7 +5,7 @@ letter. Given a tensor it computes on the tensor's device, in its dtype, and ans
 `fit` opens with `as_rows` and `as_labels` or `as_targets`, and ends with `like_input`.
 """
 
-from vademecum.estimators.convergence import warn_unconverged
+from vademecum.estimators.convergence import warn_outside, warn_unconverged
 from vademecum.estimators.labels import as_labels, best_labels, labels_among, one_versus_rest
 from vademecum.estimators.rows import as_rows, like_input, precision
 from vademecum.estimators.sparse_rows import SparseRows, affine
@@ -17,5 +17,5 @@ __all__ = [
     "as_labels", "best_labels", "labels_among", "one_versus_rest",
     "as_targets", "fitted_map", "predict_linear",
     "as_weights", "class_weights", "weighted_rows",
-    "warn_unconverged",
+    "warn_outside", "warn_unconverged",
 ]  # fmt: skip

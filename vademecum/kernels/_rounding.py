@@ -9,8 +9,6 @@ counts. From one per cent on there is a warning that names an estimate of the co
 function that is no `Kernel` is asked in the precision of the inputs: its own rounding is not seen.
 """
 
-import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,13 +16,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vademecum.estimators import warn_outside
 from vademecum.kernels._covariance import between, row_portions
 from vademecum.kernels._factor import Factor
 from vademecum.kernels._kernel import Kernel
 
 __all__ = ["Rounding", "Wide", "rough", "rounding"]
 
-_OURS = ("vademecum.", "torch.", "jaxtyping.")  # with what wraps our functions
 _PROBES = 256  # inputs, and as many midpoints, where predictions are looked at
 _TOLERATED = 0.01  # share of the answer that rounding may be, without a warning
 
@@ -123,17 +121,10 @@ def rounding(
         K = matrix().clone()
         K.diagonal().add_((added + factor.jitter).to(K))
         better = "" if y.dtype == torch.float64 else ", or double precision"
-        _warn(
+        warn_outside(
             f"rounding in {y.dtype} is about {share:.1%} of the predictions: the matrix of"
             f" {len(y)} inputs has an estimated condition number of {factor.condition(K):.2g};"
-            f" take more {name}{better}"
+            f" take more {name}{better}",
+            RuntimeWarning,
         )
     return Rounding(float(norms.max()), share)
-
-
-def _warn(message: str) -> None:
-    """Warn at the line outside of this library that asked for the work."""
-    frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, RuntimeWarning, stacklevel=level + 1)
