@@ -27,6 +27,21 @@ def test_a_step_begins_where_its_state_stands(device):
     assert x.tolist() == [6, 6, 6]
 
 
+@pytest.mark.gpu
+def test_tensors_that_only_the_step_holds_stay_alive():
+    x = torch.ones(3, device="cuda")
+
+    def made() -> Replay:
+        factor = torch.full((3,), 2.0, device="cuda")
+        return Replay(lambda: x.mul_(factor), [x])
+
+    replay = made()
+    others = [torch.full((3,), 7.0, device="cuda") for _ in range(50)]  # memory that was freed
+    replay()
+    assert x.tolist() == [2, 2, 2]
+    assert len(others) == 50
+
+
 def test_a_step_without_state_is_refused():
     with pytest.raises(ValueError, match="state must name the tensors that a step changes"):
         Replay(lambda: None, [])

@@ -11,6 +11,7 @@ from vademecum.models.failures import (
     out_of_memory,
     warn_of_slow_path,
 )
+from vademecum.models.flags import constant, resting
 from vademecum.models.independence import (
     Moves,
     insist_on_same_outputs,
@@ -60,8 +61,9 @@ __all__ = [
     # a model to begin with, and weights from elsewhere
     "mlp", "load_weights", "save_weights",
     # modes and tensors
-    "ModelState", "aliases", "call_with", "bilinear_convolutions", "evaluation", "insist_on_place",
-    "named_modules", "run_with", "tensor_places", "twice_differentiable", "untouched", "unwrapped",
+    "ModelState", "aliases", "call_with", "bilinear_convolutions", "constant", "evaluation",
+    "insist_on_place", "named_modules", "resting", "run_with", "tensor_places",
+    "twice_differentiable", "untouched", "unwrapped",
     # inputs, outputs, losses
     "Loss", "LossCall", "LossCalls", "Output", "call_arguments", "chosen_output", "cotangents",
     "count_examples", "described", "differentiable_output", "example_loss", "loss_for",

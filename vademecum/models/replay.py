@@ -37,6 +37,7 @@ class Replay:
             raise ValueError("state must name the tensors that a step changes, got none")
         self._step: Callable[[], object] = step
         if state[0].is_cuda:
+            self._kept = step, [*state]  # a graph knows addresses, and keeps no tensor alive
             self._step = _captured(step, state)
 
     def __call__(self) -> None:

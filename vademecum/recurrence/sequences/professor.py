@@ -17,8 +17,6 @@ References:
     Lamb et al., Professor forcing: a new algorithm for training recurrent networks, NeurIPS, 2016.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -29,7 +27,7 @@ from torch.nn.functional import softplus
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from vademecum.arguments import whole
-from vademecum.models import mlp
+from vademecum.models import constant, mlp
 from vademecum.recurrence.sequences._output_model import (
     Lengths,
     OutputModel,
@@ -120,7 +118,7 @@ class ProfessorForcing(nn.Module):
         counted = [model.counted(outputs, lengths) for outputs in (y, free.outputs)]
         s, t = ((run.states, c.sum(1)) for run, c in zip((forced, free), counted, strict=True))
         on_forced, on_free = (self._judge(states.detach(), n) for states, n in (s, t))
-        with _constant(self.discriminator):
+        with constant(self.discriminator):
             loss = softplus(-self._judge(*t))
             if self.both:
                 loss = loss + softplus(self._judge(*s))
@@ -150,16 +148,3 @@ class _Judge(nn.Module):
         packed = pack_padded_sequence(states, lengths.cpu(), batch_first=True, enforce_sorted=False)
         last = self.rnn(packed)[1]
         return self.read(torch.cat((last[0], last[1]), 1))[:, 0]
-
-
-@contextmanager
-def _constant(module: nn.Module) -> Iterator[None]:
-    """Let a module be computed with, so that no gradient reaches its parameters."""
-    learning = [p for p in module.parameters() if p.requires_grad]
-    for p in learning:
-        p.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for p in learning:
-            p.requires_grad_(True)
