@@ -1,7 +1,7 @@
 """The order of reading: a room's claims by chapter, and the sheets' statements by number.
 
-A chapter is a module of claims; the first line of its docstring is its title, a colon, and a
-sentence on it.
+A chapter is a module of claims, or a package of such modules, which are its sections; the first
+line of its docstring is its title, a colon, and a sentence on it.
 """
 
 import importlib
@@ -14,7 +14,15 @@ from typing import NamedTuple
 from vademecum import ROOMS
 from vademecum.claims import Claim
 
-__all__ = ["Chapter", "chapters", "prerequisites", "sheets"]
+__all__ = ["Chapter", "Section", "chapters", "prerequisites", "sheets"]
+
+
+class Section(NamedTuple):
+    """The claims of one module."""
+
+    title: str
+    about: str
+    claims: tuple[Claim, ...]
 
 
 class Chapter(NamedTuple):
@@ -23,7 +31,12 @@ class Chapter(NamedTuple):
     name: str
     title: str
     about: str
-    claims: tuple[Claim, ...]
+    sections: tuple[Section, ...]
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims of all sections, in the order of reading."""
+        return tuple(claim for section in self.sections for claim in section.claims)
 
 
 def chapters(room: str, claims: Iterable[Claim]) -> list[Chapter]:
@@ -34,23 +47,36 @@ def chapters(room: str, claims: Iterable[Claim]) -> list[Chapter]:
         >>> [chapter.name for chapter in chapters("tooling", select("tooling.*"))][:2]
         ['arrays', 'decompositions']
     """
-    listed: list[str] = []
-    if room in ROOMS:
-        package = importlib.import_module(f"vademecum.{room}.claims")
-        listed = [f"{package.__name__}.{name}" for name in package.__all__]
-    by_module: dict[str, list[Claim]] = {name: [] for name in listed}
+    by_module: dict[str, list[Claim]] = {}
     for claim in claims:
         if claim.room == room:
             by_module.setdefault(claim.check.__module__, []).append(claim)
-    return [_chapter(module, found) for module, found in by_module.items() if found]
+    listed = _listed(f"vademecum.{room}.claims") if room in ROOMS else []
+    inner = {chapter: _listed(chapter) or [chapter] for chapter in listed}
+    known = {module for modules in inner.values() for module in modules}
+    inner |= {module: [module] for module in by_module if module not in known}
+    return [
+        Chapter(chapter.rpartition(".")[2], *_title(chapter), sections)
+        for chapter, modules in inner.items()
+        if (sections := tuple(_section(m, by_module[m]) for m in modules if m in by_module))
+    ]
 
 
-def _chapter(module: str, claims: list[Claim]) -> Chapter:
+def _section(module: str, claims: list[Claim]) -> Section:
+    ordered = sorted(claims, key=lambda claim: claim.check.__code__.co_firstlineno)
+    return Section(*_title(module), tuple(ordered))
+
+
+def _listed(package: str) -> list[str]:
+    """What a package lists; nothing for a module."""
+    module = importlib.import_module(package)
+    return [f"{package}.{name}" for name in module.__all__] if hasattr(module, "__path__") else []
+
+
+def _title(module: str) -> tuple[str, str]:
     first = (importlib.import_module(module).__doc__ or module).partition("\n")[0]
     title, _, about = first.partition(": ")
-    ordered = sorted(claims, key=lambda claim: claim.check.__code__.co_firstlineno)
-    about = about[:1].upper() + about[1:]
-    return Chapter(module.rpartition(".")[2], title.rstrip("."), about, tuple(ordered))
+    return title.rstrip("."), about[:1].upper() + about[1:]
 
 
 @cache

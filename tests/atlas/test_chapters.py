@@ -1,0 +1,31 @@
+"""Chapters of a room: their titles, their sections, their order."""
+
+import vademecum
+from vademecum.atlas.chapters import chapters
+from vademecum.claims import select
+
+
+def test_chapters_have_titles_and_a_sentence():
+    for room in vademecum.ROOMS:
+        found = chapters(room, select())
+        assert sum(len(chapter.claims) for chapter in found) == len(select(f"{room}.*"))
+        for part in (*found, *(section for chapter in found for section in chapter.sections)):
+            assert 2 < len(part.title) < 60, part
+            assert part.about.endswith("."), part
+            assert not part.title.startswith("What the course"), part
+        for section in (section for chapter in found for section in chapter.sections):
+            (_,) = {claim.check.__module__ for claim in section.claims}
+            lines = [claim.check.__code__.co_firstlineno for claim in section.claims]
+            assert lines == sorted(lines)  # as written
+
+
+def test_chapters_that_are_packages_have_sections():
+    found = {c.name: c for c in chapters("generative", select("generative.*"))}
+    assert [s.title for s in found["judged_samples"].sections] == [
+        "Scores of samples that never look at data",
+        "The Frechet distance",
+    ]
+    assert found["judged_samples"].title == "Measures of samples"
+    assert len(found["one_after_another"].sections) == 1
+    few = chapters("generative", select("generative.frechet_distance"))
+    assert [(c.name, len(c.sections), len(c.claims)) for c in few] == [("judged_samples", 1, 1)]
