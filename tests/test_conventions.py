@@ -58,7 +58,7 @@ EXCEPTIONS = {
             ("aliases", "named_modules", "tensor_places", "unwrapped", "refuse_batch_statistics"),
             "looks at the module itself, without data",
         ),
-        **dict.fromkeys(("evaluation", "following"), "a context around calls of the model"),
+        **dict.fromkeys(("constant", "evaluation", "following", "resting"), "a context for calls"),
     },
     ("models", "results"): {
         "call_arguments": "what a call takes: positions and names",
@@ -101,6 +101,24 @@ EXCEPTIONS = {
     ("generalization", "instruments"): {
         "align": "compares two models, a and b",
         "mode_connectivity": "goes from one model, a, to another, b",
+    },
+    ("generative", "recurring_arguments"): {
+        "GAN": "the network that plays against the discriminator, as everybody calls it",
+    },
+    ("generative", "wordings"): {
+        "GAN": "the network that plays against the discriminator, as everybody calls it",
+    },
+    ("generative", "names"): {
+        **dict.fromkeys(
+            ("DDPM.sample", "ddim_sample", "ddpm_sample", "reverse_sde_sample"),
+            "the steps are all made: they are what the sampler visits",
+        ),
+    },
+    ("generative", "instruments"): {
+        **dict.fromkeys(
+            ("ddim_sample", "ddpm_sample", "reverse_sde_sample"),
+            "draws examples; it measures nothing",
+        ),
     },
     ("kernels", "instruments"): {
         "empirical_ntk": "compares two samples, x1 and x2",

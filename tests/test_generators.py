@@ -1,6 +1,4 @@
-"""Whatever takes a generator draws from torch's global one if it gets None, and else from it alone.
-Every exported function and method with a `generator` has a call here; a new one without fails.
-"""
+"""Whatever takes a generator draws from it, or from torch's global one; all have calls here."""
 
 import math
 from collections.abc import Callable
@@ -13,6 +11,7 @@ from torch import Tensor, nn
 from tests.bayes import drawn_chains, drawn_predictions
 from tests.conventions import calls
 from tests.generalization import drawn_descent, drawn_landscape, drawn_weights
+from tests.generative import drawn as drawn_examples
 from tests.geometry import drawn_graphs
 from tests.kernels import drawn_probes
 from tests.language import drawn_texts
@@ -227,6 +226,7 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_descent.CALLS,
     **drawn_landscape.CALLS,
     **drawn_weights.CALLS,
+    **drawn_examples.CALLS,
     **drawn_chains.CALLS,
     **drawn_predictions.CALLS,
     # data
