@@ -1,5 +1,6 @@
 """Rows of the room `generative`: variational autoencoders against the same steps by hand."""
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -64,7 +65,7 @@ def _step(name: str, nets: tuple[nn.Module, nn.Module], x: Tensor, likelihood: A
         if likelihood == "bernoulli":
             fit = F.binary_cross_entropy_with_logits(decoded, x, reduction="sum")
         else:
-            fit = 0.5 * F.mse_loss(decoded, x, reduction="sum")
+            fit = 0.5 * (F.mse_loss(decoded, x, reduction="sum") + x.numel() * math.log(math.tau))
         kl = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
         return (fit + kl) / len(x)
 
