@@ -25,6 +25,8 @@ EXAMPLES: tuple[str, ...] = (
     *("per_example_gradients", "gradient_norms", "gradient_noise", "laplace", "ntk_drift"),
     *("lazy_ratio", "empirical_ntk", "ntk_spectrum"),
 )
+ATTACKS = (*("fgsm", "pgd", "apgd", "deepfool", "square", "auto_attack", "gradient_alignment"),)
+BOUNDS = ("interval_bounds", "crown_bounds", "lipschitz")
 LANGUAGE = ("perplexity", "linear_probe")
 IN_THETA = (
     *("gradient", "jacobian_theta", "jvp", "vjp", "hessian", "hvp", "eigsh", "trace"),
@@ -110,14 +112,23 @@ class Case:
                 return "the loss takes more than a tensor of outputs and one of targets"
             if instrument == "gradient_covariance" and not self.separate:
                 return "examples influence each other"
-        if instrument == "jacobian_x" and not subject.wrt:
+        if instrument in ATTACKS and not (plain and _classifies(subject)):
+            return "it does not tell classes of arrays apart"
+        if instrument in ("jacobian_x", "jacobian_spectral_norm") and not subject.wrt:
             return "no floating-point input"
         if (
-            instrument in (*KINKS, "fit_readout", "backprop", "tape", "infinite_width")
+            instrument in (*KINKS, *BOUNDS, "fit_readout", "backprop", "tape", "infinite_width")
             and not plain
         ):
             return "the input is not one tensor of floats"
         return _look_up(self.skip, instrument)
+
+
+def _classifies(subject: Subject) -> bool:
+    """Whether classes are given for the logits that the model gives."""
+    y = subject.y
+    classes = isinstance(y, Tensor) and y.dtype == torch.int64 and y.ndim == 1
+    return classes and subject.loss is F.cross_entropy and subject.output is None
 
 
 def _tokens(x: Any) -> Any:

@@ -23,7 +23,9 @@ from pathlib import Path
 import torch
 
 import vademecum
+from bench.outside.attacked import ATTACKED
 from bench.outside.cases import EXAMPLES, KINKS, Case, Subject
+from bench.outside.certified import CERTIFIED, UNKNOWN
 from bench.outside.curvature import CURVATURE
 from bench.outside.derivatives import DERIVATIVES
 from bench.outside.landscapes import LANDSCAPES
@@ -34,6 +36,7 @@ from bench.outside.oracles import Oracle
 from bench.outside.pieces import PIECES
 from bench.outside.posteriors import POSTERIORS
 from bench.outside.scales import SCALES
+from bench.outside.sensitive import SENSITIVE
 from bench.outside.signals import SIGNALS
 from bench.outside.state import can_be_saved, differences, own_output, state_of
 from bench.outside.symmetries import SYMMETRIES
@@ -47,7 +50,7 @@ __all__ = ["AFTERWARDS", "INSTRUMENTS", "Cell", "ask", "cells"]
 INSTRUMENTS = {
     **DERIVATIVES, **CURVATURE, **MEASURES, **LANDSCAPES, **PIECES, **SYMMETRIES, **ON_GRAPHS,
     **SIGNALS, **SCALES, **TEXTS, **POSTERIORS, **TANGENTS, **LAZY,
-    **WIDTHS,
+    **WIDTHS, **ATTACKED, **SENSITIVE, **CERTIFIED,
 }  # fmt: skip
 """What asks each instrument, by its name."""
 AFTERWARDS = "afterwards"
@@ -130,11 +133,13 @@ def _failure(case: Case, name: str, error: Exception) -> tuple[str, str]:
     words = case.refusal(name)
     if words is None and name in KINKS and not case.kinks:
         words = "piecewise"
-    if words is None and name in EXAMPLES and not case.separate:
+    if words is None and name in (*EXAMPLES, *ATTACKED, *SENSITIVE) and not case.separate:
         words = "example"
     if words is None and name == "infinite_width":
         words = "limit of infinite width is known|one vector for each example|layer with weights"
         words += "|traceable|one example at a time"
+    if words is None and name in CERTIFIED:
+        words = UNKNOWN
     if words is None and name == "tape":
         words = "tape"
     expected = words is not None and re.search(words, str(error)) is not None
