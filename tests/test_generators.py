@@ -24,6 +24,7 @@ from tests.regularization import (
     drawn_spectra,
     drawn_units,
 )
+from tests.robustness import drawn as drawn_attacks
 from vademecum import (
     ROOMS,
     approximation,
@@ -179,14 +180,8 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     "layer_curvature": measured("layer_curvature", applications=2),
     "sharpness": measured("sharpness"),
     "certify_descent": lambda g: optimization.certify_descent(
-        lambda x: (x - X[:, 0]).square(),
-        X[0, :1],
-        method="sgd",
-        L=2.0,
-        mu=2.0,
-        steps=3,
-        minimiser=X[:, 0].mean()[None],
-        generator=g,
+        lambda x: (x - X[:, 0]).square(), X[0, :1], method="sgd", L=2.0, mu=2.0, steps=3,
+        minimiser=X[:, 0].mean()[None], generator=g,
     ),
     "CurriculumSampler": lambda g: list(
         optimization.CurriculumSampler(X[:, 0], shuffle=True, generator=g)
@@ -229,15 +224,18 @@ CALLS: dict[str, Callable[[Source], Any]] = {
     **drawn_examples.CALLS,
     **drawn_chains.CALLS,
     **drawn_predictions.CALLS,
+    **drawn_attacks.CALLS,
     # data
     "gaussians": lambda g: data.gaussians(6, generator=g),
     "moons": lambda g: data.moons(6, generator=g),
     "separable": lambda g: data.separable(6, 3, margin=0.1, generator=g),
     "spirals": lambda g: data.spirals(6, generator=g),
     "xor": lambda g: data.xor(6, noise=0.1, generator=g),
-}
+}  # fmt: skip
 ALIKE = {
     "certify_regions": "points are drawn from each region, and all of them say the same",
+    "deepfool": "it has a generator as all attacks do, and no use for random numbers",
+    "fgsm": "it has a generator as all attacks do, and no use for random numbers",
 }
 """Calls whose results do not show the random numbers, and why."""
 

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 ROOMS = (
     *("foundations", "connectionism", "linear", "approximation", "gradients", "optimization"),
     *("convolution", "recurrence", "attention", "language", "geometry", "regularization"),
-    *("generalization", "kernels", "bayes", "generative", "tooling"),
+    *("generalization", "kernels", "bayes", "generative", "robustness", "tooling"),
 )
 """The finished rooms, in the order of the course; a room imports only rooms before it."""
 
