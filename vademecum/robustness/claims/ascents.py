@@ -1,4 +1,4 @@
-"""One step to the edge of a ball."""
+"""One step to the edge of a ball: the best one for a linearised loss."""
 
 import math
 from itertools import product

@@ -1,4 +1,4 @@
-"""Attacks of bounded size, and the smallest perturbations."""
+"""Attacks of bounded size: how they differ from the smallest perturbation."""
 
 from typing import Any, Literal
 

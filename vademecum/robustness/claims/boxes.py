@@ -1,4 +1,4 @@
-"""Boxes that are carried through a network, and what they certify."""
+"""Boxes: carried through a network, and what they certify."""
 
 import itertools
 from typing import Literal

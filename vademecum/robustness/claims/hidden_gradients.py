@@ -1,4 +1,4 @@
-"""Gradients that hide what a network is sensitive to."""
+"""Masked gradients: attacks that fail where there is no robustness."""
 
 import math
 

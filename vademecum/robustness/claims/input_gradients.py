@@ -1,4 +1,4 @@
-"""What input gradients of robust classifiers look like."""
+"""Input gradients: what those of robust classifiers look like."""
 
 import math
 

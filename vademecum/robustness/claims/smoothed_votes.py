@@ -130,6 +130,7 @@ def limits(points: int):
     q, sigma, n = 0.1, 0.5, 2000
     w, b = torch.tensor([3.0, 4.0]), -1.0
     k = torch.randint(-8, 9, (points, 2))
+    k[0] = 20  # so far that all agree, where a limit depends on its level alone
     found = smoothed(Scores(w, b), k * q, sigma=sigma, n=n, alpha=ALPHA, quantum=q)
     K = np.arange(-60, 61)
     mass = np.diff(stats.norm.cdf((np.arange(-60, 62) - 0.5) * q / sigma))

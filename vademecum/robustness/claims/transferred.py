@@ -1,4 +1,4 @@
-"""Adversarial examples that other networks fall for."""
+"""Transfer: adversarial examples that other networks fall for."""
 
 import math
 from typing import Any, Literal
