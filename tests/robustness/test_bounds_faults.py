@@ -1,0 +1,95 @@
+"""Small torus, large balls and radii of their own: what slips through larger tests."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from vademecum.robustness import certified_accuracy, crown_bounds, lipschitz, pgd
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@pytest.mark.parametrize("taps", [(1.0, -1.0), (1.0, -2.0, 1.0), (1.0, 1.0)])
+def test_padding_counts_for_the_torus(size, taps):
+    conv = nn.Conv1d(1, 1, len(taps), padding=1, bias=False, dtype=torch.float64)
+    conv.weight.data = torch.tensor(taps, dtype=torch.float64).view(1, 1, -1)
+    columns = conv(torch.eye(size, dtype=torch.float64)[:, None]).detach()[:, 0]
+    exact = float(torch.linalg.matrix_norm(columns, 2))
+    found = lipschitz(conv, torch.randn(3, 1, size, dtype=torch.float64), norm="l2")
+    assert found.upper >= exact * (1 - 1e-12)
+    if taps == (1.0, -1.0) and size == 3:  # a path of four, whose circle of three has sqrt(3)
+        assert exact == pytest.approx(2 * math.cos(math.pi / 8))
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
+def test_bounds_of_balls_are_never_above_those_of_all_inputs(norm):
+    torch.manual_seed(0)
+    layers = [layer for _ in range(6) for layer in (nn.Linear(8, 8), nn.ReLU())]
+    model, x = nn.Sequential(*layers, nn.Linear(8, 8)).double(), torch.randn(3, 8).double()
+    ball = lipschitz(model, x, norm=norm, radius=1e4, box=None)
+    everywhere = lipschitz(model, x, norm=norm)
+    assert (ball.upper <= everywhere.upper).all()
+
+
+def test_examples_keep_their_own_radii():
+    model = nn.Linear(1, 2, bias=False)
+    model.weight.data = torch.tensor([[-1.0], [1.0]])
+    x = torch.tensor([[-0.5], [0.5], [0.5], [-0.5], [0.5]])  # the label is 1 where x > 0
+    radius = torch.tensor([0.1, 0.9, 0.1, 0.1, 0.9])
+    y = torch.ones(5, dtype=torch.long)
+    found = certified_accuracy(model, x, y, norm="linf", radius=radius, box=None, attack=pgd)
+    assert (found.margin > 0).tolist() == [False, False, True, False, False]
+    assert found.fooled.tolist() == [True, True, False, True, True]
+    assert (found.certified, found.attacked, found.clean) == (0.2, 0.2, 0.6)
+
+
+@pytest.mark.parametrize("arithmetic", ["real", "float"])
+def test_examples_keep_their_own_balls(arithmetic):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(),
+                          nn.Linear(16, 2))  # fmt: skip
+    x, radius = torch.rand(6, 3), torch.tensor([0.5, 0.0, 0.01, 2.0, 0.1, 1e-6])
+    knobs = {"norm": "l2", "box": None, "arithmetic": arithmetic, "max_iter": 2}
+    together = crown_bounds(model, x, radius=radius, **knobs)
+    for i in range(6):
+        alone = crown_bounds(model, x[i : i + 1], radius=float(radius[i]), **knobs)
+        torch.testing.assert_close(together.lower[i], alone.lower[0], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(together.upper[i], alone.upper[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
+@pytest.mark.parametrize("arithmetic", ["real", "float"])
+def test_products_that_cancel_at_the_input(norm, arithmetic):
+    torch.manual_seed(0)
+    for _ in range(10):
+        order = torch.randperm(400)
+        a, x = torch.randn(2, 200, dtype=torch.float64)
+        a, x = torch.cat([a, -a])[order], torch.cat([x, x])[order]  # whose product is 0
+        found = crown_bounds(nn.Flatten(), x[None], norm=norm, radius=1e-200, box=None,
+                             spec=a[None], arithmetic=arithmetic)  # fmt: skip
+        assert found.lower.item() <= 0 <= found.upper.item()
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
+def test_intervals_of_slopes_are_multiplied(norm):
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1), nn.ReLU()).double()
+    for layer, shift in ((model[0], 0.0), (model[2], -0.5)):  # slope 1 above 1/2, else 0
+        layer.weight.data.fill_(1.0)
+        layer.bias.data.fill_(shift)
+    x = torch.zeros(1, 1, dtype=torch.float64)
+    found = lipschitz(model, x, norm=norm, radius=1.0, box=None)
+    assert 1 - 1e-12 <= found.upper.item() <= 1 + 1e-9
+
+
+class Doubled(nn.Module):
+    """Twice the input where that is above 0."""
+
+    def forward(self, x):
+        return x + torch.relu(x)
+
+
+def test_slopes_of_branches_are_added():
+    x = torch.full((1, 2), 2.0, dtype=torch.float64)
+    found = lipschitz(Doubled(), x, norm="l2", radius=1.0, box=None)
+    assert 2 - 1e-12 <= found.upper.item() <= 2 + 1e-9
