@@ -1,4 +1,5 @@
 """Ranges of networks by other means: mixed-integer programs, linear programs, CROWN on paper."""
+# pyright: reportArgumentType=false
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,5 @@
 """Auto-PGD against its definition, example by example, and gradients that are not numbers."""
+# pyright: reportCallIssue=false, reportIndexIssue=false
 
 import math
 

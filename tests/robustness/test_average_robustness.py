@@ -1,4 +1,5 @@
 """Average relative robustness, against the closed form of linear classifiers."""
+# pyright: reportArgumentType=false
 
 import math
 from functools import partial

@@ -1,4 +1,5 @@
 """Every step that bounds know, against its matrix or against a fine grid; others are refused."""
+# pyright: reportAttributeAccessIssue=false
 
 import copy
 import math

@@ -1,4 +1,5 @@
 """What bounds refuse: layers that they do not know, by name, and arguments that make no sense."""
+# pyright: reportArgumentType=false
 
 import math
 

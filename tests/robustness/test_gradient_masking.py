@@ -1,4 +1,5 @@
 """Signs of masked gradients: five maskers are seen, ten honest networks are not accused."""
+# pyright: reportArgumentType=false
 
 import math
 

@@ -1,4 +1,5 @@
 """The Lipschitz sandwich against dense matrices, exact regions and pairs of points."""
+# pyright: reportCallIssue=false
 
 import math
 

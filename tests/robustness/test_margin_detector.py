@@ -1,4 +1,5 @@
 """The detector of small margins: its threshold, its rate of false alarms, what it sees."""
+# pyright: reportArgumentType=false
 
 import pytest
 import torch

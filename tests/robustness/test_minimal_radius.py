@@ -1,4 +1,5 @@
 """Minimal radii by bisection, against closed forms and against a grid of the plane."""
+# pyright: reportArgumentType=false
 
 from functools import partial
 

@@ -1,4 +1,5 @@
 """Curves of robust accuracy, against linear models in closed form."""
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
 from functools import partial
 

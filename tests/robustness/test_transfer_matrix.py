@@ -1,4 +1,5 @@
 """Transfer of adversarial examples between networks, one entry at a time."""
+# pyright: reportArgumentType=false
 
 import pytest
 import torch
