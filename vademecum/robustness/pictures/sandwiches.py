@@ -10,6 +10,7 @@ from torch import nn
 from vademecum.canvas import GREY, panels, plain_numbers
 from vademecum.models import mlp
 from vademecum.pictures import Range, picture
+from vademecum.randomness import own_randomness
 from vademecum.robustness import Lipschitz, lipschitz
 
 __all__ = ["lipschitz_sandwich"]
@@ -61,7 +62,8 @@ def lipschitz_sandwich(
 def _bounds(depth: int, width: int, activation: str, norm: str) -> tuple[Lipschitz, Lipschitz]:
     """The bounds for balls of all radii around one point, and those for all inputs."""
     generator = torch.Generator().manual_seed(0)
-    model = mlp([3, *[width] * depth, 3], _UNITS[activation], dtype=torch.float64)
+    with own_randomness():
+        model = mlp([3, *[width] * depth, 3], _UNITS[activation], dtype=torch.float64)
     for p in model.parameters():
         drawn = torch.randn(p.shape, generator=generator, dtype=torch.float64)
         p.data = drawn * (1.5 / p.shape[1]) ** 0.5 if p.ndim == 2 else 0.1 * drawn
