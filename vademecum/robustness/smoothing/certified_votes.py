@@ -28,7 +28,7 @@ on the grid, such as images of 8 bits; distances count as those of $q k$ and $q 
 the vote is that of a network which rounds after the noise is added, in real arithmetic.
 
 **How the confidence adds up.** The class is chosen from `n0` draws, $\underline p$ is Clopper and
-Pearson's limit from `n` others, at the level $\alpha - n d \tau$, where $\tau$ bounds the total
+Pearson's limit from $n$ others, at the level $\alpha - n d \tau$, where $\tau$ bounds the total
 variation between the law of a coordinate's noise and the rounded normal one (`_rounded_normal`):
 $n d \tau$ bounds that of all the noise. So a wrong certificate has at most the probability
 $\alpha$, if the generator's bits are fair. The noise is the same for all examples: what is found of
