@@ -42,7 +42,7 @@ def linear_radius(
         norm: The norm in which perturbations are measured.
 
     Returns:
-        The radii (n,): 0 on the boundary, infinite where no perturbation changes the class.
+        The radii (n,), 0 on the boundary and infinite where no perturbation changes the class.
 
     Example:
         >>> w, b, x = torch.tensor([3.0, 4.0]), torch.tensor(-1.0), torch.tensor([[1.0, 1.0]])
