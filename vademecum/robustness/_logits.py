@@ -31,7 +31,14 @@ from vademecum.models import (
 )
 from vademecum.robustness._pixel_order import channels_last
 
-__all__ = ["Classifier", "Preprocess", "as_classifier", "as_labels", "rounding_gap"]
+__all__ = [
+    "Classifier",
+    "Preprocess",
+    "as_classifier",
+    "as_labels",
+    "insist_on_same_place",
+    "rounding_gap",
+]
 
 Preprocess = Callable[[Tensor], Tensor] | None
 """What lies between inputs and model: a function or a module, or nothing."""
@@ -135,7 +142,7 @@ def as_classifier(
     with torch.inference_mode(False), ExitStack() as stack:
         for module in modules:
             refuse_batch_statistics(module)
-            _insist_on_place(module, x)
+            insist_on_same_place(module, x)
             stack.enter_context(_buffers_kept(module))
             stack.enter_context(evaluation(module, fused=True))
             stack.enter_context(constant(module))
@@ -187,7 +194,8 @@ def _look_at(logits: Classifier, x: Tensor, y: Tensor | None, *, steady: bool) -
         insist_on_same_outputs(z[-few:], logits(some.flip(0)[:few]).flip(0), [z.dtype])
 
 
-def _insist_on_place(model: nn.Module, x: Tensor) -> None:
+def insist_on_same_place(model: nn.Module, x: Tensor) -> None:
+    """Refuse inputs that are elsewhere than a model, or in another dtype: radii mean that one."""
     for p in [*model.parameters(), *model.buffers()]:
         if p.device != x.device:
             raise ValueError(f"x must be on {p.device} as model is, got {x.device}")

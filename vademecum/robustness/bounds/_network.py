@@ -23,6 +23,7 @@ from vademecum.models import (
     refuse_batch_statistics,
     unwrapped,
 )
+from vademecum.robustness._logits import insist_on_same_place
 from vademecum.robustness.bounds._affine_forms import AFFINE_CALLS, affine_steps
 from vademecum.robustness.bounds._affine_steps import AffineStep
 from vademecum.robustness.bounds._pooling_steps import POOLS, PoolStep, pooling
@@ -82,11 +83,7 @@ def read_network(model: nn.Module, x: Tensor, dtype: torch.dtype, output: Output
     """
     model = unwrapped(model)
     refuse_batch_statistics(model)
-    for p in [*model.parameters(), *model.buffers()]:
-        if p.device != x.device:
-            raise ValueError(f"x must be on {p.device} as model is, got {x.device}")
-        if p.is_floating_point() and p.dtype != x.dtype:
-            raise ValueError(f"x must be {p.dtype} as model is, got {x.dtype}")
+    insist_on_same_place(model, x)
     probe = torch.arange(5 * x[0].numel(), dtype=torch.float64, device=x.device).mul_(0.7).sin_()
     probe = probe.view(5, *x.shape[1:]).to(dtype)
     state = ModelState(model, dtype=dtype)
