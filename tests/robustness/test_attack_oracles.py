@@ -55,8 +55,8 @@ def test_deepfool_is_exact_on_linear_models(norm):
     assert bool((two.distance > 1.05 * exact).any())
     target = (y + 1) % 5
     aimed = deepfool(model, x, y, norm=norm, box=None, target=target)
-    assert bool((model(aimed.x).argmax(1) == target)[aimed.fooled].all())
-    assert int(aimed.fooled.sum()) > 10  # by one constraint at a time, which need not end
+    assert bool((model(aimed.x).argmax(1) == target).all())
+    assert aimed.fooled.all()
 
 
 def test_deepfool_steps_over_the_boundary_of_networks():
@@ -249,16 +249,6 @@ def test_apgd_and_auto_attack_beat_the_others():
         assert share["square"] > 0
         worse += share["apgd"] < share["pgd"]
     assert worse <= 1
-
-
-def test_sparse_attacks_take_what_the_box_leaves():
-    model = nn.Linear(3, 2, bias=False)
-    model.weight.data = torch.tensor([[3.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
-    x, y = torch.tensor([[0.1, 0.9, 0.5]]), torch.tensor([0])
-    found = pgd(model, x, y, norm="l0", radius=1, loss="margin")
-    torch.testing.assert_close(found.x, torch.tensor([[0.1, 0.0, 0.5]]))  # 1.8, not 0.3
-    assert not found.fooled
-    assert pgd(model, x, y, norm="l0", radius=2).distance.item() == 2.0
 
 
 def test_attacks_agree_across_memory_formats_and_radii_of_zero():

@@ -132,5 +132,6 @@ def test_knobs_are_refused_by_name(name, knobs, message):
 def test_sparse_changes_need_a_box():
     net = network()
     x, y = examples(net, 3)
-    with pytest.raises(ValueError, match="box must be given for l0"):
-        attack("pgd", net, x, y, "l0", box=None)
+    for labels in (y, (y + 1) % 5):  # whether there is something to change or not
+        with pytest.raises(ValueError, match="box must be given for l0"):
+            attack("pgd", net, x, labels, "l0", box=None)

@@ -150,3 +150,29 @@ def test_linear_bounds_are_never_wider_not_by_one_unit_in_the_last_place(norm):
         )
         assert (narrow.lower >= wide.lower).all()
         assert (narrow.upper <= wide.upper).all()
+
+
+@BOTH
+@pytest.mark.parametrize("norm", DUAL)
+@pytest.mark.parametrize("last", [lambda z: z, torch.relu, torch.sigmoid, lambda z: 2 * z - 1])
+def test_one_number_for_each_example(bounds, norm, last):
+    """A score without an axis of its own, beside that of a constant class."""
+
+    def scores(x, layer):
+        z = last(layer(x).reshape(-1))
+        return torch.stack([torch.zeros_like(z), z], 1)
+
+    layer = nn.Linear(3, 1).double()
+    x = torch.randn(5, 3, dtype=torch.float64)
+    model, spec = By(scores, layer), torch.tensor([[[-1.0, 1.0]]]).double().expand(5, 1, 2)
+    knobs = {"norm": norm, "radius": 0.5, "box": None, "arithmetic": "real"}
+    found = bounds(model, x, spec=spec, **knobs)
+    middle = (x @ layer.weight.T + layer.bias).detach()[:, 0]
+    reach = 0.5 * float(torch.linalg.vector_norm(layer.weight.detach(), DUAL[norm]))
+    low, high = last(middle - reach), last(middle + reach)
+    assert (found.lower[:, 0] <= low + 1e-12).all()
+    assert (found.upper[:, 0] >= high - 1e-12).all()
+    if last is not torch.sigmoid:  # whose linear bounds are not tight
+        slack = 0.0 if last is not torch.relu else reach
+        assert (found.lower[:, 0] >= low - slack - 1e-9).all()
+        assert (found.upper[:, 0] <= high + slack + 1e-9).all()

@@ -131,3 +131,19 @@ def test_a_gpu_gives_the_same(measure):
     for one, other in zip(here, there, strict=True):
         one, other = torch.as_tensor(one), torch.as_tensor(other)
         assert torch.allclose(one.double(), other.cpu().double(), atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("measure", MEASURES)
+def test_one_example_without_logits_is_told(measure):
+    """Not the first, the middle or the last, which all look at before they begin."""
+
+    class Holes(nn.Module):
+        def forward(self, x):
+            z = x.flatten(1)[:, :3]
+            return z + (z.amin(1, keepdim=True) - 0.01).sqrt()
+
+    x = X.clamp(min=0.1)
+    x[1, 0, 0] = 0.0
+    with pytest.raises(ValueError, match="logits of model must be finite, got nan"):
+        measure(Holes(), (x, Y))

@@ -258,7 +258,7 @@ def test_refusals(wrong, message):
 
 @pytest.mark.gpu
 def test_on_a_gpu():
-    model, x = net(torch.float64), images(3).double()
+    model, x = net(torch.float64), (255 * images(3).double()).round() / 255
     here = randomized_smoothing(model, x, sigma=0.2, n=3000, alpha=1e-6)
     there = randomized_smoothing(model.cuda(), x.cuda(), sigma=0.2, n=3000, alpha=1e-6)
     assert there.radius.is_cuda

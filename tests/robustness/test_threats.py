@@ -251,8 +251,36 @@ def test_draws_lie_in_the_ball(norm, dtype):
     for d, radius in ((1, 0.3), (7, 1e-3), (900, 5.0)):
         x = sample_ball(500, (d,), norm=norm, radius=radius, dtype=dtype)
         assert x.dtype == dtype
-        assert float(away(torch.zeros_like(x), x, norm).max()) <= radius * (1 + 1e-12)
+        assert float(away(torch.zeros_like(x), x, norm).max()) <= radius
         assert float(away(torch.zeros_like(x), x, norm).max()) > 0.5 * radius
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_draws_are_uniform(norm):
+    """Lengths to the power d are uniform, entries have the law's second moment and no mean."""
+    n = 4000
+    for d in (1, 3):
+        x = sample_ball(n, (d,), norm=norm, radius=2.0, dtype=torch.float64) / 2
+        power = away(torch.zeros_like(x), x, norm) ** d
+        assert abs(float(power.mean()) - 1 / 2) < 5 * math.sqrt(1 / 12 / n)
+        second = {"linf": 1 / 3, "l2": 1 / (d + 2), "l1": 2 / (d + 1) / (d + 2)}[norm]
+        assert float((x.mean(0).abs() / math.sqrt(second / n)).max()) < 5
+        assert float((x.square().mean(0) / second - 1).abs().max()) < 5 * math.sqrt(6 / n)
+
+
+def test_steps_of_the_grid_are_rounded_as_far_as_the_radius_goes():
+    q, x = 1 / 8, torch.full((1, 5), 0.5, dtype=torch.float64)
+    z = x + q * torch.tensor([[1.5, 0.6, 0.2, -2.0, -0.3]], dtype=torch.float64)
+    for norm, radius, wanted in (
+        ("linf", 1.9 * q, [1, 1, 0, -1, 0]),
+        ("l2", 9 * q, [2, 1, 0, -2, -1]),
+        ("l2", 3 * q, [2, 1, 0, -2, 0]),  # 4 + 1 + 4, and 1 more would be too much
+        ("l1", 5 * q, [2, 1, 0, -2, 0]),
+        ("l1", 3 * q, [1, 0, 0, -2, 0]),
+    ):
+        allowed = threat(x, norm, radius * (1 + 1e-9))
+        near = allowed.nearest(x, z) if norm == "linf" else z
+        assert ((snapped(allowed, x, near, q) - x) / q).round().tolist() == [wanted], (norm, radius)
 
 
 @pytest.mark.parametrize(

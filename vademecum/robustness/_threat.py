@@ -85,8 +85,8 @@ class Threat(NamedTuple):
         """The nearest points that are allowed, up to rounding; with `limits` if they are known."""
         if self.norm == "linf":
             return z.clamp(*(limits or self.limits(x0)))
-        v = z - x0
-        return self._moved(x0, v, _NEAREST[self.norm])
+        wide = torch.promote_types(x0.dtype, torch.float32)
+        return self._moved(x0, z.to(wide) - x0.to(wide), _NEAREST[self.norm])
 
     def furthest(self, x0: Tensor, gradient: Tensor) -> Tensor:
         """Where a linear function is largest among the points that are allowed, up to rounding.
@@ -99,9 +99,11 @@ class Threat(NamedTuple):
         return self._moved(x0, gradient, _FURTHEST[self.norm])
 
     def _moved(self, x0: Tensor, v: Tensor, rule: Callable[..., Tensor]) -> Tensor:
-        room = self._room(x0, v)
-        v = rule(v.flatten(1), None if room is None else room.flatten(1), self.radius[:, None])
-        return self._boxed(x0 + v.view_as(x0))
+        wide = torch.promote_types(x0.dtype, torch.float32)  # half precision cannot hold squares
+        start, v, r = x0.to(wide), v.to(wide), self.radius.to(wide)[:, None]
+        room = self._room(start, v)
+        v = rule(v.flatten(1), None if room is None else room.flatten(1), r)
+        return self._boxed((start + v.view_as(x0)).to(x0.dtype))
 
     def project(self, x0: Tensor, z: Tensor) -> Tensor:
         """The nearest points that are allowed, which in double precision exceed nothing.

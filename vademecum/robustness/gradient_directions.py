@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from vademecum.results import one_line
-from vademecum.robustness._logits import as_classifier, as_labels
+from vademecum.robustness._logits import as_classifier, as_labels, finite
 from vademecum.robustness._rows import in_portions
 
 __all__ = ["GradientAlignment", "gradient_alignment"]
@@ -109,8 +109,8 @@ def gradient_alignment(
 
 
 def _class_means(x: Tensor, inverse: Tensor, k: int) -> Tensor:
-    flat = x.detach().flatten(1)
-    sums = torch.zeros(k, flat.shape[1], dtype=x.dtype, device=x.device)
+    flat = x.detach().flatten(1).to(torch.promote_types(x.dtype, torch.float32))
+    sums = torch.zeros(k, flat.shape[1], dtype=flat.dtype, device=x.device)
     return sums.index_add_(0, inverse, flat) / torch.bincount(inverse, minlength=k)[:, None]
 
 
@@ -125,12 +125,14 @@ def _directions(logits: Any, x: Tensor, y: Tensor, classes: Tensor) -> tuple[Ten
         rival.copy_(place)
         return own[:, 0] - top
 
-    _, _, gradient = logits.gradient(x, margin)
+    z, _, gradient = logits.gradient(x, margin)
+    finite(z, "x")
     return gradient.flatten(1), rival
 
 
 def _cosine(a: Tensor, b: Tensor) -> Tensor:
     """Cosines of rows, scaled first so that no square overflows; 0 where a row is zero."""
+    a, b = (v.to(torch.promote_types(v.dtype, torch.float32)) for v in (a, b))
     a, b = (v / v.abs().amax(1, keepdim=True).clamp(min=torch.finfo(v.dtype).tiny) for v in (a, b))
     sizes = torch.linalg.vector_norm(a, dim=1) * torch.linalg.vector_norm(b, dim=1)
     return torch.where(sizes > 0, (a * b).sum(1) / sizes.clamp(min=1e-30), 0).clamp(-1, 1)

@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 from vademecum.arguments import number
 from vademecum.models import batches
 from vademecum.results import one_line
-from vademecum.robustness._logits import as_classifier
+from vademecum.robustness._logits import as_classifier, finite
 from vademecum.robustness._rows import in_portions
 
 __all__ = ["MarginDetector", "margin_detector"]
@@ -143,5 +143,5 @@ def margin_detector(
 
 def _margins(model: nn.Module, x: Any, preprocess: Any, memory: int | None) -> Tensor:
     with as_classifier(model, x, None, preprocess) as logits:
-        top = in_portions(lambda z: logits(z).topk(2).values, x, memory=memory)
+        top = in_portions(lambda z: finite(logits(z), "x").topk(2).values, x, memory=memory)
     return top[:, 0] - top[:, 1]

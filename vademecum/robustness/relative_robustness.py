@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from vademecum.arguments import choice
 from vademecum.randomness import given_back
 from vademecum.results import one_line
-from vademecum.robustness._logits import as_classifier, as_labels
+from vademecum.robustness._logits import as_classifier, as_labels, finite
 from vademecum.robustness._rows import in_portions
 from vademecum.robustness._threat import as_threat
 from vademecum.robustness.attacks import deepfool
@@ -100,7 +100,7 @@ def average_robustness(
         raise ValueError(f"x must have no example that is zero, got one at {int(size.argmin())}")
     if y is None:
         with as_classifier(model, x, None, preprocess) as logits:
-            y = in_portions(lambda z: logits(z).argmax(1), x, memory=memory)
+            y = in_portions(lambda z: finite(logits(z), "x").argmax(1), x, memory=memory)
     y = as_labels("y", y, x)
     with given_back(generator):
         found = attack(model, x, y, norm=norm, radius=math.inf, box=box, preprocess=preprocess,

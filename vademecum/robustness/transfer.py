@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from vademecum.randomness import given_back, source
 from vademecum.results import one_line
-from vademecum.robustness._logits import as_classifier, as_labels
+from vademecum.robustness._logits import as_classifier, as_labels, finite
 from vademecum.robustness._rows import in_portions
 from vademecum.robustness._threat import Threat, as_threat
 from vademecum.robustness.attacks import fgsm
@@ -126,8 +126,11 @@ def _errors(
 ) -> Tensor:
     """The share of wrong predictions for each batch of examples."""
     with as_classifier(model, shown[-2], y, preprocess) as logits:
-        found = [in_portions(lambda z: logits(z).argmax(1), x, memory=memory) for x in shown]
-    return torch.stack([(each != y).double().mean() for each in found]).to(shown[0].dtype)
+        found = [
+            in_portions(lambda z: finite(logits(z), "x").argmax(1), x, memory=memory) for x in shown
+        ]
+    share = torch.stack([(each != y).double().mean() for each in found])
+    return share.to(torch.promote_types(shown[0].dtype, torch.float32))
 
 
 def _random(threat: Threat, x: Tensor, generator: torch.Generator | None) -> Tensor:

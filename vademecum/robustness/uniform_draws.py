@@ -58,7 +58,7 @@ def sample_ball(
     dtype, device = place(generator, dtype, device)
     drawn = source(generator, device)
     like = torch.empty(n, *shape, dtype=dtype, device=drawn["device"])
-    return (r * unit_ball(like, norm, generator)).to(device)
+    return _narrowed(r * _wide(like, norm, generator), dtype).view(like.shape).to(device)
 
 
 def unit_ball(like: Tensor, norm: str, generator: torch.Generator | None) -> Tensor:
@@ -68,18 +68,34 @@ def unit_ball(like: Tensor, norm: str, generator: torch.Generator | None) -> Ten
         >>> unit_ball(torch.empty(2, 3), "linf", torch.Generator()).abs().max() <= 1
         tensor(True)
     """
-    v = like.new_empty(len(like), like[0].numel())
+    return _narrowed(_wide(like, norm, generator), like.dtype).view(like.shape)
+
+
+def _wide(like: Tensor, norm: str, generator: torch.Generator | None) -> Tensor:
+    """Draws (n, d) from the unit ball, in single precision at least: sums need it."""
+    v = like.new_empty(
+        len(like), like[0].numel(), dtype=torch.promote_types(like.dtype, torch.float32)
+    )
+    eps, tiny = torch.finfo(v.dtype).eps, torch.finfo(v.dtype).tiny
     if norm == "linf":
-        return v.uniform_(-1, 1, generator=generator).view(like.shape)
-    eps = torch.finfo(v.dtype).eps
+        return v.uniform_(-1, 1, generator=generator).mul_(1 - 4 * eps)
     if norm == "l2":
         v.normal_(generator=generator)
         u = v.new_empty(len(v), 1).uniform_(generator=generator) ** (1 / v.shape[1])
-        size = torch.linalg.vector_norm(v, dim=1, keepdim=True)
+        size = torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp(min=tiny)
     else:
         v.exponential_(generator=generator)
         size = v.sum(1, keepdim=True) + torch.empty_like(v[:, :1]).exponential_(generator=generator)
         v *= torch.empty_like(v).uniform_(-1, 1, generator=generator).sign()
         u = torch.ones_like(size)
     shrink = 1 - (4 + len(v[0]) ** 0.5) * eps  # what rounding of entries and sums may add
-    return (v * (shrink * u / size)).view(like.shape)
+    return v * (shrink * u / size)
+
+
+def _narrowed(v: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same in another dtype, rounded towards 0."""
+    if v.dtype == dtype:
+        return v
+    near = v.to(dtype)
+    beyond = near.to(v.dtype).abs() > v.abs()
+    return torch.where(beyond, torch.nextafter(near, torch.zeros_like(near)), near)

@@ -1,7 +1,7 @@
 r"""What every attack does around its search: from a model and examples to a result that is true.
 
 1. The arguments are checked, and the model becomes a function of the inputs alone.
-2. Examples that the model has wrong already are left as they are.
+2. Examples that the model has wrong already, or that must not be changed at all, stay as they are.
 3. The search proposes a point for each of the others.
 4. These are brought into ball and box exactly (and onto the grid of pixels), and the model is asked
    once more: what it says of the tensor that is returned counts, nothing else.
@@ -20,7 +20,7 @@ from vademecum.arrays import portions
 from vademecum.models import bytes_each
 from vademecum.randomness import source
 from vademecum.results import one_line
-from vademecum.robustness._logits import Classifier, Preprocess, as_classifier, as_labels
+from vademecum.robustness._logits import Classifier, Preprocess, as_classifier, as_labels, finite
 from vademecum.robustness._threat import Threat, as_threat
 from vademecum.robustness.attacks._goals import Goal, enough_classes
 from vademecum.robustness.attacks._pixel_grid import on_grid, snapped
@@ -161,21 +161,21 @@ def campaign(
 
 
 def _fight(search: Search, all_: Battle, loss: str | None) -> Attack:
-    """Attack the examples of a portion that the model has right."""
+    """Attack the examples of a portion that the model has right, and that have room."""
     logits, x, goal, threat = all_[:4]
     if loss is None:
         z, slope = logits(x), None
     else:
         z, _, slope = logits.gradient(x, lambda z: goal.loss(z, loss))
-    fooled = goal.reached(_finite(z, "the inputs"))
+    fooled = goal.reached(finite(z, "the inputs"))
     steps, queries = torch.zeros_like(goal.y), torch.ones_like(goal.y)
-    left = (~fooled).nonzero()[:, 0]
+    left = (~fooled & (threat.radius > 0)).nonzero()[:, 0]
     if len(left) == 0:
         return Attack(x.clone(), fooled, threat.distance(x, x), steps, queries)
     few = all_._replace(slope=slope).rows(left)
     found = search(few)
     points = few.settled(slice(None), few.threat.project(few.x, found.x))
-    fooled[left] = few.goal.reached(_finite(logits(points), "what the attack found"))
+    fooled[left] = few.goal.reached(finite(logits(points), "what the attack found"))
     steps[left], queries[left] = found.steps, found.queries + 2
     result = x.clone()
     result[left] = points
@@ -212,10 +212,3 @@ def _portions(
             f"memory must be >= {taken.fixed + each} bytes for one example, got {memory}"
         )
     return portions(len(x), each=each, memory=memory - taken.fixed)
-
-
-def _finite(z: Tensor, where: str) -> Tensor:
-    if not bool(z.isfinite().all()):
-        bad = z[~z.isfinite()][0].item()
-        raise ValueError(f"logits of model must be finite, got {bad} at {where}")
-    return z

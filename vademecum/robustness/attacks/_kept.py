@@ -59,10 +59,6 @@ class Kept:
         self.active = self.active[stay]
         return stay
 
-    def all_again(self) -> None:
-        """Begin anew with those that are not fooled."""
-        self.active = (~self.fooled).nonzero()[:, 0]
-
     def proposal(self) -> Proposal:
         """What there is."""
         return Proposal(self.x, self.steps, self.queries, self.fooled)

@@ -98,7 +98,6 @@ def adaptive_search(battle: Battle, *, steps: int, restarts: int, loss: str) -> 
     """Climb from random points, as long as examples are left."""
     kept = Kept(battle)
     for _ in range(restarts):
-        kept.all_again()
         if not kept.active.numel():
             break
         _climb(battle, kept, steps, loss)

@@ -6,7 +6,8 @@ $$x_k = \Pi_S \Big(x_{k-1} + \alpha \operatorname*{argmax}_{\|v\|_p \le 1}
 
 from a uniform draw of the ball (or from $x$). An example leaves as soon as an iterate fools the
 model; of an example that stays, the iterate with the largest loss is kept, so that the loss does
-not fall with the number of steps. For $p = 1$ the step goes where the box leaves room: to the
+not fall with the number of steps. (The input itself does not count among them: one step from it is
+`fgsm`, whether that helps or not.) For $p = 1$ the step goes where the box leaves room: to the
 point of the ball of radius $\alpha$ around $x_{k-1}$, within the box, where the linearised loss is
 largest. The projections are those of `_threat`, and with "l0" the attack is that of
 `sparse_changes`. The claims are `robustness.pgd`, `robustness.fgsm_one_step` and
@@ -97,6 +98,8 @@ def pgd(
         number("step_size", step_size, above=0)
     terms = Terms(norm, radius, box, target, preprocess, quantum, memory, generator)
     if norm == "l0":
+        if box is None:
+            raise ValueError("box must be given for l0, whose entries move freely in it, got None")
         search = partial(sparse_search, steps=steps, loss=loss)
         return campaign(search, model, x, y, terms, norms=tuple(NORMS), loss=loss)
     search = partial(_search, steps=steps, step_size=step_size, restarts=restarts,
@@ -115,7 +118,6 @@ def _search(
             break
         here = random_start or i > 0
         _ascend(battle, kept, steps, step_size, momentum, loss, begin_anywhere=here)
-        kept.all_again()
     return kept.proposal()
 
 

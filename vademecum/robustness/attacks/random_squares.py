@@ -7,9 +7,10 @@ grows.
 - linf: it begins with vertical stripes of $\pm \epsilon$; a window gets one $\pm \epsilon$ for each
   channel;
 - l2: it begins with a carpet of bumps, scaled to the length $\epsilon$. A bump is a positive and a
-  negative pyramid side by side, $\sum_{c \ge d} (c + 1)^{-2}$ at distance $d$ from its middle. A
-  step takes the budget of one window away and gives it to a bump, with a random sign, in another
-  one, on top of what lies there.
+  negative pyramid, $\sum_{c \ge d} (c + 1)^{-2}$ at distance $d$ from its middle, side by side or,
+  as often, one above the other (in a row of pixels: one for all of it). A step takes the budget of
+  one window away and gives it to a bump, with a random sign, in another one, on top of what lies
+  there.
 
 Inputs without two axes of pixels are taken as one row of them. The model is only asked for logits,
 so that no trick with its gradients helps.
@@ -110,7 +111,7 @@ def square_search(battle: Battle, *, steps: int, share: float = 0.8) -> Proposal
         tries = 1 if 10 * k < steps else min(TRIES, steps - k)
         kept.steps[kept.active] += tries
         part = share / 2 ** sum(k / steps > at for at in _HALVINGS)
-        drawn = _drawn(battle, kept.active, tries, 4 + shape[0]).flatten(0, 1)
+        drawn = _drawn(battle, kept.active, tries, 5 + shape[0]).flatten(0, 1)
         several = (t.repeat_interleave(tries, 0) for t in (best, x0, *limits, threat.radius))
         x = _tried(drawn, *several, threat, shape, part)
         k += tries
@@ -174,7 +175,7 @@ def _tried(
     c, h, w = shape
     side = max(1, round((part * h * w) ** 0.5))
     a, b = (min(side, h), min(side, w)) if h > 1 else (1, max(1, round(part * w)))
-    signs = _signs(u[:, 4:], x).view(-1, c, 1, 1)
+    signs = _signs(u[:, 5:], x).view(-1, c, 1, 1)
     if threat.norm == "linf":
         i, j = _from_corner(u, a, b, h, w)
         window = ((i >= 0) & (i < a) & (j >= 0) & (j < b))[:, None]
@@ -183,21 +184,18 @@ def _tried(
         return torch.where(window, changed, x.view(-1, c, h, w)).view_as(x)
     if h > 1:
         a, b = max(a, min(3, h)), max(b, min(3, w))
-    moved = _given(
-        (x - x0).view(-1, c, h, w), radius.view(-1, 1, 1, 1), signs,
-        _window(u[:, :2], a, b, h, w), _window(u[:, 2:4], a, b, h, w)[1], _bump(a, b).to(x),
-    )  # fmt: skip
+    here, there = (_window(u[:, at : at + 2], a, b, h, w) for at in (0, 2))
+    turned = torch.stack([_bump(a, b).flatten(), _bump(b, a).T.flatten()]).to(x)
+    bump = torch.where(u[:, 4, None, None] < 0.5, *(each[here[0]] for each in turned))
+    v, r = (x - x0).view(-1, c, h, w), radius.view(-1, 1, 1, 1)
+    moved = _given(v, r, (bump * here[1])[:, None] * signs, here[1], there[1])
     return threat._replace(radius=radius).nearest(x0, x0 + moved.view_as(x0))
 
 
-def _given(
-    v: Tensor, r: Tensor, signs: Tensor, here: tuple[Tensor, Tensor], there: Tensor, bump: Tensor
-) -> Tensor:
+def _given(v: Tensor, r: Tensor, new: Tensor, here: Tensor, there: Tensor) -> Tensor:
     """Perturbations whose budget went from one window to a bump in another."""
     tiny = 1e-12
-    place, inside = here
-    new = (bump.flatten()[place] * inside)[:, None] * signs
-    mine, both = inside[:, None], (inside | there)[:, None]
+    mine, both = here[:, None], (here | there)[:, None]
     own = torch.linalg.vector_norm(v * mine, dim=(1, 2, 3), keepdim=True)
     new = new + v * mine / own.clamp(min=tiny)
     left = (r.square() - v.square().sum((1, 2, 3), keepdim=True)).clamp(min=0) / v.shape[1]

@@ -26,7 +26,7 @@ from vademecum.models import Call
 from vademecum.robustness.bounds._affine_forms import Form, cancelled, convolution, largest, matrix
 from vademecum.robustness.bounds._rounding import Arithmetic, gamma, lengths
 from vademecum.robustness.bounds._transposed import transposed
-from vademecum.robustness.bounds._windows import Window, first_window
+from vademecum.robustness.bounds._windows import Window, features, first_window
 
 __all__ = ["AffineStep", "Ends"]
 
@@ -151,7 +151,7 @@ class AffineStep:
         if offset is None:
             return None
         one = offset.detach()[0] if offset.ndim == rows.ndim - 1 else offset.detach()
-        return rows.flatten(2) @ one.expand(rows.shape[2:]).reshape(-1)
+        return features(rows) @ one.expand(rows.shape[2:]).reshape(-1)
 
     def at(self, index: Tensor) -> tuple[Tensor, Window | None] | None:
         """The coefficients of the input for some entries `(n, r)` of the output, if that is cheap.

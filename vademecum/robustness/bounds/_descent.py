@@ -26,7 +26,7 @@ from vademecum.robustness.bounds._pooling_steps import Chosen, PoolStep
 from vademecum.robustness.bounds._region import Region
 from vademecum.robustness.bounds._rounding import Arithmetic, gamma
 from vademecum.robustness.bounds._unit_steps import Lines, UnitStep
-from vademecum.robustness.bounds._windows import Window, dense, spread
+from vademecum.robustness.bounds._windows import Window, dense, features, spread
 
 __all__ = ["Descent", "Functions", "Slopes"]
 
@@ -34,6 +34,10 @@ _MOST = 0.5  # of an image that a window may be, beyond which whole images are a
 
 Slopes = dict[int, Tensor]
 """Slopes below hinges `(n, r, *shape)`, by the number of the step: those of `Lines` otherwise."""
+
+
+_Part = tuple[Tensor, Window | None]  # coefficients, and where the windows lie, if on windows
+_Pending = dict[int, _Part]
 
 
 class Functions(NamedTuple):
@@ -80,12 +84,20 @@ class Descent:
         self.network, self.region, self.arithmetic = network, region, arithmetic
         self.boxes: dict[int, Ends] = {network.source: region.ends}
         self.passages: dict[int, _Passage] = {}
+        self._met: dict[int, Tensor] = {}  # moduli of values that are read more than twice
+        self._meet(network.source, region.size)
 
     def rows(self, index: Tensor) -> "Descent":
         """The same for some of the examples."""
         part = Descent(self.network, self.region.rows(index), self.arithmetic)
         part.passages = {at: each.rows(index) for at, each in self.passages.items()}
+        part._met = {value: size[index] for value, size in self._met.items()}
         return part
+
+    def _meet(self, value: int, size: Tensor) -> None:
+        """Keep what sums of three or more coefficients cost: their first sums may cancel."""
+        if self.network.uses.get(value, 0) > 2:
+            self._met[value] = size
 
     def learn(self, at: int) -> None:
         """Make the way back through a step, whose inputs have their final boxes."""
@@ -101,7 +113,9 @@ class Descent:
         uses = self.network.uses.get(step.output, 1)
         if uses > 1:  # coefficients that come by several ways are added up
             l, u = self.boxes[step.output]
-            more = torch.maximum(-l, u) * gamma(uses + 4, own)
+            size = torch.maximum(-l, u)
+            self._meet(step.output, size)
+            more = size * gamma(uses + 4, own)
             more = more if passage.slack is None else more + passage.slack
             passage = passage._replace(slack=more)
         self.passages[at] = passage
@@ -159,7 +173,8 @@ class Descent:
             seen: Where to note the steps that were passed, and the windows there.
         """
         value, rows, total, window, begun = functions
-        size, pending, paid = total.abs(), {value: (rows, window)}, begun
+        size, paid = total.abs(), begun
+        pending: _Pending = {value: (rows, window)}
         for at in range(self.network.maker.get(value, -1), -1, -1):
             step = self.network.steps[at]
             found = pending.pop(step.output, None)
@@ -170,11 +185,20 @@ class Descent:
             parts, more = self.through(at, *found, (slopes or {}).get(at), first=not paid)
             total, size, paid = total + more, size + more.abs(), True
             for name, part in zip(step.inputs, parts, strict=True):
-                before = pending.get(name)
-                pending[name] = part if before is None else (before[0] + part[0], None)
+                lost = self._add(pending, name, part)
+                total, size = total - lost, size + lost
         last = self.region.least(*pending.pop(self.network.source), self.arithmetic)
         steps = len(self.network.steps) + 8  # additions, in double precision
         return total + last - (size + last.abs()) * (steps * 2.0**-51)
+
+    def _add(self, pending: _Pending, value: int, part: _Part) -> Tensor | float:
+        """Add coefficients to those that came by other ways: what that may cost of the bound."""
+        before = pending.get(value)
+        pending[value] = part if before is None else (before[0] + part[0], None)
+        if before is None or value not in self._met:
+            return 0.0
+        lost = _dot(pending[value][0].abs(), self._met[value][:, None])
+        return lost * (2 * gamma(1, self.arithmetic.own))
 
     def through(
         self,
@@ -241,8 +265,8 @@ class Descent:
 def _dot(rows: Tensor, vectors: Tensor) -> Tensor:
     """The products of rows `(n, r, *shape)` with `(n, 1 or r, *shape)`, in double precision."""
     if vectors.shape[1] == 1:
-        return (rows.flatten(2) @ vectors.flatten(2).mT)[..., 0].double()
-    return (rows * vectors).flatten(2).sum(2).double()
+        return (features(rows) @ features(vectors).mT)[..., 0].double()
+    return features(rows * vectors).sum(2).double()
 
 
 def _one_hot(index: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

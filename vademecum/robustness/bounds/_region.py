@@ -19,7 +19,7 @@ from torch import Tensor
 from vademecum.robustness._threat import NORMS, Threat, per_example
 from vademecum.robustness.bounds._affine_steps import Ends
 from vademecum.robustness.bounds._rounding import Arithmetic, down, gamma, lengths, up
-from vademecum.robustness.bounds._windows import Window, spread
+from vademecum.robustness.bounds._windows import Window, features, spread
 
 __all__ = ["Region", "as_region"]
 
@@ -59,15 +59,15 @@ class Region(NamedTuple):
             window: Where the windows lie.
             arithmetic: The dtype of the coefficients, and how far sums of them are off.
         """
-        a = rows.flatten(2)
-        low, high, x = (spread(t, window).flatten(2) for t in (*self.ends, self.x))
+        a = features(rows)
+        low, high, x = (features(spread(t, window)) for t in (*self.ends, self.x))
         middle, size = (low + high) / 2, torch.maximum(-low, high)
         half = torch.maximum(high - middle, middle - low)
         slack = 2 * gamma(a.shape[2] + 16, arithmetic.own)
         slack, moduli = slack / (1 - slack), a.abs()
         least = _dot(a, middle) - _dot(moduli, half + size * slack)
         if self.norm != "linf":
-            real = 1 if window is None else spread(torch.ones_like(self.x), window).flatten(2)
+            real = 1 if window is None else features(spread(torch.ones_like(self.x), window))
             length = lengths(a * real, self.dual, 2)  # not what is padded
             reach = length.double() * self.radius.double()[:, None] * (1 + slack)
             least = torch.maximum(least, _dot(a, x) - reach - _dot(moduli, size) * slack)

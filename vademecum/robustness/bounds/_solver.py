@@ -110,13 +110,14 @@ class Solver:
         return least[:, 0], -least[:, 1]
 
     def functions(self, question: Question) -> Ends:
-        """Bounds of the output, the last pass in double precision: it is a small one."""
+        """Bounds of the output, the last pass in double precision if it can be: a small one."""
         network, spec = self.network, question.spec
         ends = self.descent.boxes[network.result]
         if spec is not None:
             ends = functions_of(question, self.descent.boxes)
         low, high = (end.flatten(1).double() for end in ends)
         fine, count = self._fine(question), low.shape[1]
+        wide = fine.arithmetic.own
         for some in portions(len(low), each=count, memory=self.most):
             examples = torch.arange(len(low), device=low.device)[some]
             coarse, last = self.descent.rows(examples), fine.rows(examples)
@@ -124,8 +125,8 @@ class Solver:
                 rows = _rows(spec, some, part, network.shapes[network.result], low)
                 functions = coarse.of(network.result, rows.to(self.arithmetic.own))
                 _, slopes = ascended(coarse, functions, self.max_iter)
-                slopes = {at: each.double() for at, each in slopes.items()}
-                least = last.least(last.of(network.result, rows), slopes)
+                slopes = {at: each.to(wide) for at, each in slopes.items()}
+                least = last.least(last.of(network.result, rows.to(wide)), slopes)
                 l, u = least.view(len(examples), 2, -1).unbind(1)
                 low[some, part] = torch.maximum(low[some, part], l)
                 high[some, part] = torch.minimum(high[some, part], -u)
@@ -135,14 +136,21 @@ class Solver:
         return low.view_as(ends[0]), high.view_as(ends[1])
 
     def _fine(self, question: Question) -> Descent:
-        """The way back in double precision, through the boxes that were found."""
+        """The way back in double precision, through the boxes that were found.
+
+        Or the one that there is, for code that insists on its dtype.
+        """
         how, descent = self.arithmetic, self.descent
         if how.own == torch.float64:
+            return descent
+        try:
+            network = question.wider()
+        except ValueError:
             return descent
         how, region = how._replace(own=torch.float64), descent.region
         low, high = (end.double() for end in region.ends)
         region = Region(region.x.double(), region.radius.double(), region.norm, (low, high))
-        fine = Descent(question.wider(), region, how)
+        fine = Descent(network, region, how)
         fine.boxes = {k: (l.double(), u.double()) for k, (l, u) in descent.boxes.items()}
         for at in range(len(self.network.steps)):
             fine.learn(at)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Window", "dense", "first_window", "spread"]
+__all__ = ["Window", "dense", "features", "first_window", "spread"]
 
 
 class Window(NamedTuple):
@@ -89,6 +89,11 @@ def spread(image: Tensor, window: Window | None) -> Tensor:
         3, entries[:, :, None].expand(*shape, entries.shape[2])
     )
     return found.unflatten(3, window.size)
+
+
+def features(rows: Tensor) -> Tensor:
+    """The axes after the first two as one, `(n, r, d)`; a single number where there are none."""
+    return rows.flatten(2) if rows.ndim > 2 else rows[..., None]
 
 
 def dense(rows: Tensor, window: Window, shape: tuple[int, ...]) -> Tensor:

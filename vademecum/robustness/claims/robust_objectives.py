@@ -202,8 +202,8 @@ adversarial_training.foil(
 @claim(
     by="sampling",
     sources=("B-460",),
-    short=r"\max_{\|r\|_p \le \epsilon} \ell(f(x + r), y) \le \ell(f(x), y) + \epsilon c \Lambda,"
-    r" \quad c = \sqrt2",
+    short=r"\max_{\|r\| \le \epsilon} \ell(f(x + r)) \le \ell(f(x)) + \epsilon c \Lambda;\ c, "
+    r"\Lambda \text{ Lipschitz for } \ell, f",
 )
 def explicit_penalty(
     exponent: Literal["dual", "same"] = "dual", c: float = 2**0.5, models: int = 180

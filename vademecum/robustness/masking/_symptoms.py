@@ -23,6 +23,7 @@ __all__ = ["Symptom", "counted"]
 
 _TRIES = 300  # of the search without gradients
 _SMALL = 1e-4  # what logits are multiplied by
+_RESTARTS = 3  # of the ascent of the margin
 _STEP = 0.5  # the longest, as a share of the radius
 LIMITS = {
     "zero gradients": 0.05,
@@ -79,18 +80,23 @@ def _attacked(
     """What single steps, many steps, no limit, no gradients and other logits come to."""
     knobs |= {"norm": threat.norm, "box": threat.box}
 
-    def fooled(attack: Any, model: PlainNetwork, radius: Any) -> Tensor:
-        found: Attack = attack(model, x, y, radius=radius, **knobs)
+    def fooled(attack: Any, radius: Any, rows: Tensor | slice = slice(None)) -> Tensor:
+        found: Attack = attack(x=x[rows], y=y[rows], radius=radius[rows], **knobs)
         return found.fooled
 
     radius = threat.radius
-    many = fooled(pgd, model, radius)
-    yield _rivals("single step wins", fooled(fgsm, model, radius), many)
-    free = fooled(pgd, model, _reach(threat, x))
+    plain = fooled(partial(pgd, model), radius)
+    many, rows = plain.clone(), (~plain).nonzero()[:, 0]
+    if len(rows):
+        climb = partial(pgd, model, loss="margin", restarts=_RESTARTS)
+        many[rows] = fooled(climb, radius, rows)
+    yield _rivals("single step wins", fooled(partial(fgsm, model), radius), many)
+    climb = partial(pgd, model, loss="margin", random_start=False)
+    free = fooled(climb, torch.full_like(radius, _reach(threat, x)))
     yield Symptom("unbounded attack fails", int((~free).sum()), len(x))
-    yield _rivals("square wins", fooled(partial(square, steps=_TRIES), model, radius), many)
+    yield _rivals("square wins", fooled(partial(square, model, steps=_TRIES), radius), many)
     small = PlainNetwork(model.model, model.preprocess, scale=_SMALL)
-    yield _rivals("smaller logits help", fooled(pgd, small, radius), many)
+    yield _rivals("smaller logits help", fooled(partial(pgd, small), radius), plain)
 
 
 def _rivals(name: str, one: Tensor, other: Tensor) -> Symptom:

@@ -15,6 +15,11 @@ networks do not reach:
 | smaller logits help | examples that `pgd` fools only with the logits as they are or only with their $10^{-4}$: the latter | 1/2 |
 | loss falls | examples with a gradient: those where the margin falls along it, in a step of random length up to half the radius from a random point of the ball | 0.05 |
 
+Beside `fgsm` and `square`, `pgd` means the better of two: it climbs the cross-entropy and, where that
+fails, the margin from three random points, which neither saturates nor mixes the classes. Without a
+limit it climbs the margin from the example itself; with smaller logits, the cross-entropy. A network
+that was trained until its softmax is 1 in floating point has zero gradients indeed: it is told so.
+
 The network is *masked* if any test is a flag. With confidence $c$ a test whose probability is at
 most its limit is a flag with a probability of at most $(1 - c) / 2$. No flag proves nothing; a flag
 says that attacks by gradients show nothing. The claim is `gradient_masking`.

@@ -1,0 +1,141 @@
+"""What searches keep, where they begin again, what they leave alone and how often they ask."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.robustness.attacked import ATTACKS, attack, examples, logits, network
+from vademecum.robustness import fgsm, pgd
+from vademecum.robustness._threat import as_threat
+from vademecum.robustness.attacks._campaign import Battle
+from vademecum.robustness.attacks._goals import Goal
+from vademecum.robustness.attacks._kept import Kept
+
+
+def test_one_step_from_the_input_is_taken_and_what_is_wrong_stays():
+    """Even if it lands behind the hill on which the input stands: so one step is `fgsm`."""
+
+    class Hill(nn.Module):
+        def forward(self, x):
+            value = -(x - 0.51).square().sum(1)
+            return torch.stack([torch.full_like(value, 50.0), value], 1)
+
+    x, y = torch.full((3, 2), 0.5), torch.tensor([0, 1, 0])
+    for norm in ("linf", "l2"):
+        knobs = {"norm": norm, "radius": 0.4, "loss": "margin"}
+        found = pgd(Hill(), x, y, steps=1, random_start=False, **knobs)
+        torch.testing.assert_close(found.x, fgsm(Hill(), x, y, **knobs).x)
+        assert (found.distance > 0).tolist() == [True, False, True]
+        assert found.fooled.tolist() == [False, True, False]
+
+
+def test_what_fools_is_kept_although_another_point_has_more_loss():
+    x, y = torch.zeros(2, 3), torch.tensor([0, 0])
+    threat = as_threat(x, "linf", 1.0, None)
+    model: Any = nn.Identity()
+    battle = Battle(model, x, Goal(y), threat, torch.Generator(), y, 2, None, None)
+    kept = Kept(battle)
+    spread, sharp = torch.tensor([[0.1, 0.0, 0.0]]), torch.tensor([[0.0, 0.5, -9.0]])
+    for z, stays in ((spread.expand(2, 3), None), (torch.cat([sharp, spread]), [1])):
+        value = Goal(y).loss(z, "ce")
+        found = kept.note(z, z, value, Goal(y))
+        assert (None if found is None else found.tolist()) == stays
+    assert float(Goal(y[:1]).loss(sharp, "ce")) < float(Goal(y[:1]).loss(spread, "ce"))
+    assert kept.fooled.tolist() == [True, False]
+    assert torch.equal(kept.x, torch.cat([sharp, spread]))
+
+
+def test_restarts_begin_elsewhere_even_if_the_first_does_not():
+    """At the bottom of a valley there is no direction; anywhere else there is."""
+
+    class Valley(nn.Module):
+        def forward(self, x):
+            value = (x - 0.5).square().sum(1)
+            return torch.stack([torch.full_like(value, 0.01), value], 1)
+
+    x, y = torch.full((4, 3), 0.5), torch.zeros(4, dtype=torch.long)
+    one, two = (
+        pgd(Valley(), x, y, radius=0.2, random_start=False, restarts=restarts)
+        for restarts in (1, 2)
+    )
+    assert not one.fooled.any()
+    assert two.fooled.all()
+
+
+def test_examples_without_room_cost_one_question():
+    net = network()
+    x, y = examples(net, 6)
+    radius = torch.tensor([0.0, 0.1, 0.0, 0.1, 0.0, 0.0])
+    for name in ATTACKS:
+        found = attack(name, net, x, y, "linf", radius=radius)
+        assert found.queries[radius == 0].tolist() == [1] * 4
+        assert not found.steps[radius == 0].any()
+        assert torch.equal(found.x[radius == 0], x[radius == 0])
+        assert found.steps[radius > 0].all()
+
+
+def test_sparse_changes_grow_with_the_steps():
+    """The first step of T takes a T-th part of the entries that may change."""
+    model = nn.Linear(6, 2, bias=False)
+    model.weight.data = torch.tensor([[1.0, 6.0, 2.0, 5.0, 3.0, 4.0], [0.0] * 6])
+    x, y = torch.ones(1, 6), torch.tensor([0])  # 21, of which two entries take 22
+    for steps, made, changed in ((1, 1, 4), (2, 1, 2), (4, 2, 2)):
+        knobs = {"steps": steps, "loss": "margin", "box": (-1.0, 1.0)}
+        found = pgd(model, x, y, norm="l0", radius=4, **knobs)
+        assert found.fooled.all()
+        assert (found.steps.item(), found.distance.item()) == (made, changed)
+        assert found.x[0, 1] == found.x[0, 3] == -1
+
+
+def test_the_strongest_begins_with_cross_entropy():
+    """What `apgd` fools by it comes back as `apgd` gives it; the others are tried further."""
+    net = network()
+    x, y = examples(net)
+    first = attack("apgd", net, x, y, "linf", radius=0.02, steps=8)
+    found = attack("auto_attack", net, x, y, "linf", radius=0.02)
+    assert 0 < int(first.fooled.sum()) < len(x)
+    assert torch.equal(found.x[first.fooled], first.x[first.fooled])
+    assert torch.equal(found.queries[first.fooled], first.queries[first.fooled])
+    survived = (
+        ~found.fooled
+    )  # once by cross-entropy, once aimed at each of four classes, then square
+    assert int(survived.sum()) > 5
+    assert set(found.steps[survived].tolist()) == {5 * 8 + 30}
+    assert set(found.queries[survived].tolist()) == {2 + 5 * 9 + 31}
+
+
+def test_sparse_attacks_take_what_the_box_leaves():
+    model = nn.Linear(3, 2, bias=False)
+    model.weight.data = torch.tensor([[3.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    x, y = torch.tensor([[0.1, 0.9, 0.5]]), torch.tensor([0])
+    found = pgd(model, x, y, norm="l0", radius=1, loss="margin")
+    torch.testing.assert_close(found.x, torch.tensor([[0.1, 0.0, 0.5]]))  # 1.8, not 0.3
+    assert not found.fooled
+    assert pgd(model, x, y, norm="l0", radius=2).distance.item() == 2.0
+
+
+@pytest.mark.parametrize("loss", ["ce", "margin", "dlr"])
+def test_a_single_step_climbs_the_loss_that_it_is_told(loss):
+    net = network(torch.float64).eval()
+    x, y = examples(net, dtype=torch.float64)
+    z = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(Goal(y).loss(net(z), loss).sum(), z)
+    found = fgsm(net, x, y, norm="linf", radius=0.01, box=None, loss=loss)
+    torch.testing.assert_close(found.x, x + 0.01 * slope.sign(), rtol=0, atol=1e-12)
+    assert found.steps.tolist() == [1] * len(x)
+    assert found.queries.tolist() == [2] * len(x)
+
+
+def test_weights_that_are_computed_before_each_call_are_left_alone():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the older of torch's two ways, by a hook
+        layer = nn.utils.weight_norm(nn.Conv2d(2, 4, 3))
+    net = nn.Sequential(layer, nn.ReLU(), nn.Flatten(), nn.Linear(64, 5))
+    x, y = examples(net)
+    found = attack("pgd", net, x, y, "linf", radius=0.1)
+    assert found.fooled.any()
+    assert set(dict(layer.named_parameters())) == {"bias", "weight_g", "weight_v"}
+    assert bool((logits(net, found.x).argmax(1) != y)[found.fooled].all())
