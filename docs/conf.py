@@ -25,7 +25,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_static_path = [
     "_static",
-    *[f"../vademecum/atlas/static/maths.{kind}" for kind in ("css", "woff2", "txt")],
+    *[f"../vademecum/typeset/font/maths.{kind}" for kind in ("css", "woff", "txt")],
 ]
 html_css_files = ["maths.css", "pages.css"]
 html_title = f"Vademecum {release}"

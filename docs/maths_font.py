@@ -1,9 +1,9 @@
 """Make the font of the formulas: a part of STIX Two Math, mended for browsers.
 
-    python docs/maths_font.py STIXTwoMath-Regular.ttf vademecum/atlas/static/maths.woff2
+    python docs/maths_font.py STIXTwoMath-Regular.ttf vademecum/typeset/font/maths.woff
 
-The original (SIL Open Font License 1.1) comes with the package `ziamath`; writing WOFF2 needs
-`brotli`. Four things are mended:
+The original (SIL Open Font License 1.1) comes with the package `ziamath`. The form is WOFF, which
+`vade sheet` can cut further without another package. Four things are mended:
 
 - Chromium gives every root the width of the widest root sign, hence all get the width of the least;
 - it sets accents onto the letter itself, hence an invisible point keeps them at a distance;
@@ -31,7 +31,7 @@ DISTANCE = 60  # thousandths of an em
 
 
 def main(source: str, target: str) -> None:
-    options = subset.Options(flavor="woff2", hinting=False, layout_features=["ccmp", "ssty"])
+    options = subset.Options(flavor="woff", hinting=False, layout_features=["ccmp", "ssty"])
     options.drop_tables += ["DSIG"]
     font = subset.load_font(source, options)
     _narrow_roots(font)

@@ -8,7 +8,7 @@ from vademecum.typeset._reader import read
 from vademecum.typeset._spacing import Row, element
 from vademecum.typeset._symbols import FENCES
 
-__all__ = ["mathml", "pieces", "words"]
+__all__ = ["mathml", "pieces", "starts", "words"]
 
 _LONG = 24  # signs that fit beside some words on a phone
 _BEFORE_A_BREAK = {"rel": 6, "punct": 3, "bin": 16}  # signs, lest a line end too early
@@ -53,10 +53,10 @@ def pieces(tex: str, *, block: bool = False) -> list[str]:
     row = read(tex, block=block)
     if block:
         return [_math(row.elements, display="block")]
-    starts = _starts(row)
+    begun = starts(row)
     return [
         _math(row.elements[start:end])
-        for start, end in zip(starts, [*starts[1:], len(row.elements)], strict=True)
+        for start, end in zip(begun, [*begun[1:], len(row.elements)], strict=True)
     ]
 
 
@@ -69,15 +69,15 @@ def _math(elements: list[Element], **attributes: str) -> str:
     return tostring(element("math", *elements, **attributes), encoding="unicode")
 
 
-def _starts(row: Row) -> list[int]:
+def starts(row: Row) -> list[int]:
     """Where pieces of a long formula begin."""
     sizes = [len("".join(part.itertext())) for part in row.elements]
-    starts = [0]
+    begun = [0]
     if sum(sizes) > _LONG:
         for at, kind in row.breaks:
-            if min(sum(sizes[starts[-1] : at]), sum(sizes[at:])) >= _BEFORE_A_BREAK[kind]:
-                starts.append(at)
-    return starts
+            if min(sum(sizes[begun[-1] : at]), sum(sizes[at:])) >= _BEFORE_A_BREAK[kind]:
+                begun.append(at)
+    return begun
 
 
 def _line(elements: list[Element]) -> str:

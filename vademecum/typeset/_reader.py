@@ -270,7 +270,8 @@ def _letters(word: str, alphabet: str | None) -> str:
 
 def _letter(letter: str, alphabet: str) -> str:
     name = re.sub("LATIN |GREEK |LETTER ", "", unicodedata.name(letter))
-    for whole in (f"MATHEMATICAL {alphabet} {name}", f"{alphabet} {name}"):
+    other = alphabet.replace("FRAKTUR", "BLACK-LETTER")  # of the letters that Unicode had before
+    for whole in (f"MATHEMATICAL {alphabet} {name}", f"{other} {name}"):
         try:
             return unicodedata.lookup(whole)
         except KeyError:

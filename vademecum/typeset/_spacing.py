@@ -58,6 +58,8 @@ class Row(NamedTuple):
 
     elements: list[Element]
     breaks: list[tuple[int, str]]
+    inner: list[int]
+    """Where else a line may end if it must: within fences."""
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
@@ -85,12 +87,15 @@ def lay_out(atoms: list[Atom], *, tight: bool) -> Row:
     """
     _pair_bars(atoms)
     _settle_signs(atoms)
-    row, opened, last = Row([], []), [], None
+    row, opened, last = Row([], [], []), [], None
     for atom in atoms:
         if atom.kind != "space":
             _part(row, last, atom, tight=tight)
-            if last and not opened and last.kind in ("rel", "punct", "bin"):
-                row.breaks.append((len(row.elements), last.kind))
+            if last and last.kind in ("rel", "punct", "bin"):
+                if opened:
+                    row.inner.append(len(row.elements))
+                else:
+                    row.breaks.append((len(row.elements), last.kind))
             last = atom
         closes = atom.kind == "close" and atom.element.text in FENCES and opened
         start = opened.pop() if closes else len(row.elements)
@@ -99,6 +104,7 @@ def lay_out(atoms: list[Atom], *, tight: bool) -> Row:
             opened.append(start)
         if atom.sub is not None or atom.sup is not None:
             row.elements[start:] = [_scripted(_nucleus(row.elements[start:], atom), atom)]
+            row.inner[:] = [at for at in row.inner if at <= start]
     solid = [i for i, atom in enumerate(atoms) if not atom.blank]
     for i, atom in enumerate(atoms):
         if atom.element.tag == "mo":

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,16 @@ _MARKUP = re.compile(rf"{_CODE_OR_MATHS.pattern}|(?<!\s)\*+|\*+(?!\s)", re.DOTAL
 
 
 @lru_cache(10_000)
-def typeset(text: str, *, line: bool = False) -> "Markup":
+def typeset(
+    text: str, *, line: bool = False, formula: Callable[[str, bool], list[str]] | None = None
+) -> "Markup":
     """The HTML of a Markdown text with `$...$` and `$$...$$`.
 
     Args:
         text: As docstrings have it. A formula that cannot be read is shown as it is written.
         line: Whether this is one line, not to be wrapped into a paragraph.
+        formula: Makes the HTML of a formula, in pieces, from its TeX and whether it has a line of
+            its own; `mathml` by default.
 
     Example:
         >>> print(typeset("a *b*, `$c$`"))
@@ -45,7 +50,8 @@ def typeset(text: str, *, line: bool = False) -> "Markup":
     def put_aside(found: re.Match[str]) -> str:
         if found["code"]:
             return found[0]
-        made = _formula(found["block"] or found["inline"], block=found["block"] is not None)
+        make = formula or _formula
+        made = make(found["block"] or found["inline"], found["block"] is not None)
         formulas.extend(made)
         numbers = range(len(formulas) - len(made), len(formulas))
         return "".join(_MARK.format(number) for number in numbers)
@@ -75,7 +81,7 @@ def in_words(text: str) -> str:
     return " ".join(_MARKUP.sub(put, text).split())
 
 
-def _formula(tex: str, *, block: bool) -> list[str]:
+def _formula(tex: str, block: bool) -> list[str]:
     try:
         return pieces(tex, block=block)
     except ValueError:
