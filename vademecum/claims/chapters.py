@@ -5,6 +5,7 @@ line of its docstring is its title, a colon, and a sentence on it.
 """
 
 import importlib
+import inspect
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -63,8 +64,12 @@ def chapters(room: str, claims: Iterable[Claim]) -> list[Chapter]:
 
 
 def _section(module: str, claims: list[Claim]) -> Section:
-    ordered = sorted(claims, key=lambda claim: claim.check.__code__.co_firstlineno)
+    ordered = sorted(claims, key=lambda claim: (_line(claim), claim.id))
     return Section(*_title(module), tuple(ordered))
+
+
+def _line(claim: Claim) -> int:
+    return inspect.unwrap(claim.check).__code__.co_firstlineno
 
 
 def _listed(package: str) -> list[str]:
