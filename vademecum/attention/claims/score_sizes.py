@@ -144,7 +144,8 @@ def jacobian(p: Tensor) -> Tensor:
 
 @claim(
     by="sampling", sources=("B-393",), budget=0.7,
-    short=r"\|J\|_2 \le 1 - \textstyle\sum_i p_i^2 \le 2(1 - p_{\max}) \le 2(n - 1) e^{-g}",
+    short=r"\|J\|_2 \le 1 - \textstyle\sum_i p_i^2 \le 2(1 - p_{\max}) \le 2(n - 1) e^{-g},\ g "
+    r"\text{ the lead of the first}",
 )  # fmt: skip
 def softmax_saturation(
     factor: float = 2.0,

@@ -177,8 +177,8 @@ def stationary_gap(eta: float, noise: float, grid: Tensor, density: Tensor, mean
     by="sampling",
     sources=("A-396", "D-373"),
     budget=1.0,
-    short=r"\theta_{t+1} = \theta_t - \eta \nabla E(\theta_t) + \sqrt{2 \eta}\, \epsilon_t,\quad"
-    r" \text{variance } 1 / (1 - \eta / 2)",
+    short=r"\theta' = \theta - \eta \nabla E + \sqrt{2 \eta}\, \epsilon;\ E = \tfrac12 \theta^2: "
+    r"\mathrm{Var} = \tfrac1{1 - \eta/2}",
 )
 def unadjusted_langevin(noise: float = 2.0, bias: float = 0.5, n: int = 100_000):
     r"""The unadjusted Langevin algorithm.

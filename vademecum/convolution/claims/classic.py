@@ -84,8 +84,8 @@ dense_layers_dominate.foil("AlexNet in one group: 62,378,344", groups=1)
 @claim(
     by="exhaustion",
     sources=("D-234", "D-235"),
-    short=r"156 + 2416 + 48120 + 10164 + 850 = 61706; \quad"
-    r" 156 + 12 + 1516 + 32 + 48120 + 10164 = 60000",
+    short=r"156 + 2416 + 48120 + 10164 + 850 = 61706;\ \text{1998: } 156 + 12 + 1516 + 32 + 48120 "
+    r"+ 10164 = 60000",
 )
 def lenet5(padding: int = 0, read: int = 60) -> Iterator[Evidence]:
     r"""LeNet-5 has two $5 \times 5$ convolutions with sub-sampling, and dense layers 120-84-10.
@@ -193,7 +193,8 @@ def derivative(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 @claim(
     by="exhaustion",
     sources=("D-237", "D-238", "D-241"),
-    short=r"\mathrm{AlexNet}: 2{,}334{,}080 + 58{,}631{,}144 = 60{,}965{,}224",
+    short=r"\text{AlexNet}: 2{,}334{,}080 \text{ (convolutions)} + 58{,}631{,}144 \text{ (dense)} "
+    r"= 60{,}965{,}224",
 )
 def alexnet(side: int = 227, groups: int = 2, unit: Callable[[Tensor], Tensor] = torch.relu):
     r"""AlexNet has five convolutions, the first $11 \times 11$ with stride 4, and three dense ones.
@@ -238,7 +239,8 @@ alexnet.foil("tanh has slope 1 for no positive input", unit=torch.tanh)
 @claim(
     by="exhaustion",
     sources=("D-242",),
-    short=r"\text{VGG-16}: 14{,}714{,}688 + 123{,}642{,}856 = 138{,}357{,}544",
+    short=r"\text{VGG-16}: 14{,}714{,}688 \text{ (convolutions)} + 123{,}642{,}856 \text{ "
+    r"(dense)} = 138{,}357{,}544",
 )
 def vgg16(depth: int = 16, bias: bool = True):
     r"""VGG-16 has thirteen $3 \times 3$ convolutions, five poolings and three dense layers.

@@ -226,8 +226,8 @@ def spelt_out(mean_p, cov_p, mean_q, cov_q, *, sign: int = -1, roles: str = "q",
     sources=("A-015", "B-018"),
     budget=0.5,
     full={"draws": 30},
-    short=r"2\,\mathrm{KL} = \|\mu_Q - \mu_P\|^2_{\Sigma_Q^{-1}} + \mathrm{tr} A - \ln|A| - n,"
-    r" \; A = \Sigma_Q^{-1} \Sigma_P",
+    short=r"2\,\mathrm{KL}(P \| Q) = \|\mu_Q - \mu_P\|^2_{\Sigma_Q^{-1}} + \mathrm{tr} A - \ln|A| "
+    r"- n, \; A = \Sigma_Q^{-1} \Sigma_P",
 )
 def gaussian_kl(formula: Callable[..., Tensor] = kl, draws: int = 1):
     r"""The Kullback-Leibler divergence between two Gaussians.

@@ -31,8 +31,8 @@ def overlap(p: Tensor, q: Tensor) -> Tensor:
     by="identity",
     sources=("B-516", "D-136", "D-137", "D-138", "D-139"),
     budget=0.5,
-    short=r"\mathrm{JS}(P, Q) = \tfrac12 \mathrm{KL}(P \| M) + \tfrac12 \mathrm{KL}(Q \| M)"
-    r" \in [0, \log 2]",
+    short=r"\mathrm{JS}(P, Q) = \tfrac12 [\mathrm{KL}(P \| M) + \mathrm{KL}(Q \| M)] \in [0, \log "
+    r"2],\ M = \tfrac12 (P + Q)",
 )
 def jensen_shannon(formula: Callable[..., Tensor] = js, ends: Literal["laws", "letters"] = "laws"):
     r"""Jensen-Shannon divergence.

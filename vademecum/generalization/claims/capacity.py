@@ -72,7 +72,8 @@ def most_labellings(rows: list[tuple[int, ...]], n: int) -> int:
     by="identity",
     sources=("A-275", "B-417"),
     budget=0.8,
-    short=r"S(n) = \max_x |\{(f(x_1), \dots, f(x_n))\}|: \; n+1, \; \binom{n+1}2 + 1, \; n^2-n+2",
+    short=r"S(n) = \max_x |\{(f(x_i))_i\}|: \text{thresholds } n+1, \text{intervals } "
+    r"\binom{n+1}2 + 1, \text{half-planes } n^2-n+2",
 )
 def growth_function(
     intervals: Callable[[int], int] = intervals, half_planes: Callable[[int], int] = half_planes

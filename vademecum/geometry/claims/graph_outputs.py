@@ -29,8 +29,8 @@ def attention_by_messages(x: Tensor, edges: Tensor, W: Tensor, a: Tensor, slope:
 
 @claim(
     by="identity", sources=("A-201", "A-202", "A-203"), budget=0.6,
-    short=r"\sum_j c_{ij}(A)\, \psi(x_j),\quad \sum_j a(x_i, x_j)\, \psi(x_j),\quad"
-    r" \sum_j \psi(x_i, x_j)",
+    short=r"\textstyle\sum_j c_{ij} \psi(x_j)\text{ or}\sum_j a(x_i, x_j) \psi(x_j)\text{, both "
+    r"as messages}\sum_j \psi(x_i, x_j)",
 )  # fmt: skip
 def gnn_flavours(weights: Which = "own"):
     r"""Convolutional layers are attentional ones, and those are message passing.

@@ -51,8 +51,8 @@ def squares(x: Tensor, m: int, depth: int, nets: int, *, weights: bool) -> Tenso
     by="sampling",
     sources=("A-306", "C-266", "C-267"),
     budget=0.9,
-    short=r"\text{ReLU, } \sigma_w^2 = 2, L \text{ hidden layers of width } m:\ "
-    r"\kappa = 3\big((1 + \tfrac5m)^L - 1\big)",
+    short=r"\text{ReLU, } L \text{ hidden layers of width } m: \text{ excess kurtosis } 3\big((1 "
+    r"+ \tfrac5m)^L - 1\big)",
 )
 def wide_layers_gaussian(
     depth: Literal["all", "one", "none"] = "all", unit: int = 5, nets: int = 15_000
@@ -187,17 +187,17 @@ def nngp_recursion(power: float = 1.0, bias: bool = True, middle: int = 1000, ne
 
 nngp_recursion.erratum(
     "C-268",
-    printed=r"K_{\mu\nu}^l = \mathbb E[\varphi(x_{i_\mu}^{l-1}) \varphi(x_{i_\nu}^{l-1})] ="
-    r" \sigma^2\, \mathbb E[\varphi(f_\mu) \varphi(f_\nu)]",
-    right=r"K_{\mu\nu}^l = \sigma^2\, \mathbb E[\varphi(f_\mu) \varphi(f_\nu)]",
+    printed=r"$K_{\mu\nu}^l = \mathbb E[\varphi(x_{i_\mu}^{l-1}) \varphi(x_{i_\nu}^{l-1})] ="
+    r" \sigma^2\, \mathbb E[\varphi(f_\mu) \varphi(f_\nu)]$",
+    right=r"$K_{\mu\nu}^l = \sigma^2\, \mathbb E[\varphi(f_\mu) \varphi(f_\nu)]$",
     why=r"both expectations run over the same normal pair, so that the first lacks $\sigma^2$: for"
     r" a ReLU, unit variances, $\sigma^2 = 2$ and correlation 0.3 they are 0.241 and 0.483",
     power=0.0,
 )
 nngp_recursion.erratum(
     "D-379",
-    printed=r"\text{Deep GPs: this equivalence extends to deep networks}",
-    right=r"\text{one Gaussian process, whose kernel is recursive}",
+    printed="Deep GPs: this equivalence extends to deep networks",
+    right="one Gaussian process, whose kernel is recursive",
     why="a deep Gaussian process is a composition of such, and increments of that are not normal",
     weight="soft",
     refuted_by="excess kurtosis of increments",

@@ -91,8 +91,8 @@ def sorted_as(plain: nn.Module, model: nn.Module) -> list[nn.Parameter]:
 
 ntk_parametrisation.erratum(
     "A-299",
-    printed=r"b_i^l \sim \mathcal N(0, \tfrac{\sigma_b^2}{m_l})",
-    right=r"b_i^l \sim \mathcal N(0, \sigma_b^2)",
+    printed=r"$b_i^l \sim \mathcal N(0, \tfrac{\sigma_b^2}{m_l})$",
+    right=r"$b_i^l \sim \mathcal N(0, \sigma_b^2)$",
     why=r"legal, but a bias is one term and no sum over the fan-in: it vanishes as $m_l \to"
     r" \infty$, and $\sigma_b$ with it from the limit kernel",
     weight="soft",
@@ -101,8 +101,8 @@ ntk_parametrisation.erratum(
 )
 ntk_parametrisation.erratum(
     "C-244",
-    printed=r"b_i^l = \tfrac{\sigma_b}{\sqrt m} \beta_i^l",
-    right=r"b_i^l = \sigma_b \beta_i^l",
+    printed=r"$b_i^l = \tfrac{\sigma_b}{\sqrt m} \beta_i^l$",
+    right=r"$b_i^l = \sigma_b \beta_i^l$",
     why=r"legal as a definition, but not the usual one: the variance $\sigma_b^2 / m$ tends to 0;"
     r" with $\sigma_w = \sigma_b = q = 1$ and $m = 1000$ that of a pre-activation is 1.001, not 2",
     weight="soft",
@@ -243,9 +243,9 @@ def _deep_networks(x: Tensor):
 
 ntk_limit.erratum(
     "A-300",
-    printed=r"w_{ij}^l \sim \mathcal N(0, \sigma_w^2 / m_l);\ K_{\theta_0} \to K"
-    r" \text{ in probability}",
-    right=r"w_{ij}^l = \tfrac{\sigma_w}{\sqrt{m_{l-1}}} \omega_{ij}^l,\ \omega \text{ trained}",
+    printed=r"$w_{ij}^l \sim \mathcal N(0, \sigma_w^2 / m_l)$; $K_{\theta_0} \to K$"
+    " in probability",
+    right=r"$w_{ij}^l = \tfrac{\sigma_w}{\sqrt{m_{l-1}}} \omega_{ij}^l$, with $\omega$ trained",
     why=r"as written the weights of small variance are trained themselves, and then the kernel"
     r" diverges: $K(x, x) \ge \|\phi(W x)\|^2 \approx m\, \mathbb E \phi^2$, for tanh and $x = (1,"
     r" 0.2)$ about 28 at $m = 100$",

@@ -146,9 +146,9 @@ def random_linear_layer(
 
 random_linear_layer.erratum(
     "C-265",
-    printed=r"w \sim \mathcal N(0, \tfrac{\sigma^2}n I),\quad \mathbb E[y_i y_j] ="
-    r" \sigma^2 x_i^\top x_j",
-    right=r"\mathbb E[y_i y_j] = \tfrac{\sigma^2}n x_i^\top x_j",
+    printed=r"$w \sim \mathcal N(0, \tfrac{\sigma^2}n I)$, $\mathbb E[y_i y_j] ="
+    r" \sigma^2 x_i^\top x_j$",
+    right=r"$\mathbb E[y_i y_j] = \tfrac{\sigma^2}n x_i^\top x_j$",
     why=r"the factor $1/n$ is lost: for $n = 50$, $\sigma^2 = 2$ and $x = (1, \dots, 1)$ the mean"
     " square is 2, the printed value 100",
     power=0.0,
@@ -252,9 +252,9 @@ def neal_limit(weights: Weights = "fixed", power: float = 2.0, nets: int = 20_00
 
 neal_limit.erratum(
     "D-376",
-    printed=r"\text{a single-hidden-layer network with infinite width and i.i.d. priors on weights"
-    r" converges to a Gaussian process}",
-    right=r"\text{with output weights } \sigma u_i / \sqrt m, u_i \text{ i.i.d. of variance } 1",
+    printed="a single-hidden-layer network with infinite width and i.i.d. priors on weights"
+    " converges to a Gaussian process",
+    right=r"with output weights $\sigma u_i / \sqrt m$, where the $u_i$ are i.i.d. of variance 1",
     why=r"scaling and finite variance are missing: i.i.d. $\mathcal N(0, 1)$ output weights have"
     r" $\mathrm{Var} f = m\, \mathbb E \phi^2 \to \infty$",
     weight="soft",

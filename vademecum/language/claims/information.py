@@ -226,7 +226,7 @@ def pmi_range(
 pmi_range.erratum(
     "E-201",
     printed="PMI is a bilinear metric",
-    right=r"\mathrm{pmi}(v, w) \text{ can be negative; only } x_v^\top x_w \text{ is bilinear}",
+    right=r"$\mathrm{pmi}(v, w)$ can be negative; only $x_v^\top x_w$ is bilinear",
     why=r"a metric is at least 0, but pairs rarer than chance have negative PMI: $\log \frac23$ for"
     r" counts $(2, 1; 1, 2)$",
     weight="soft",

@@ -97,8 +97,9 @@ skip_gram_loss.erratum(
     r" - \log(\sum_{u \in \mathcal V} \exp(x_{w_i}^\top z_u))$",
     right=r"$\log \sum_u \exp(x_u^\top z_{w_j})$, over the predicted word",
     why="The sum runs over the conditioning word, so that the summand is the logarithm of"
-    " P(w_j | w_i) and not of P(w_i | w_j). As the set of pairs is symmetric, the total is the same"
-    " objective with the names x and z exchanged, against the roles that the sheet gives them.",
+    " $P(w_j | w_i)$ and not of $P(w_i | w_j)$. As the set of pairs is symmetric, the total is the"
+    " same objective with the names $x$ and $z$ exchanged, against the roles that the sheet gives"
+    " them.",
     weight="soft",
     refuted_by="loss of a pair",
     over="evidence",

@@ -86,7 +86,7 @@ def spectral_embedding(which: Which = "magnitude", power: Callable[[int], float]
 spectral_embedding.erratum(
     "E-210",
     printed=r"PCA of $\mathbf C$, keeping the $k$ largest eigenvalues",
-    right=r"\text{the } k \text{ eigenvalues of largest magnitude}",
+    right="the $k$ eigenvalues of largest magnitude",
     why="right for positive semidefinite matrices only: for eigenvalues 3, 1, -1, -3 the two"
     " largest leave an error of 3.16 in place of 1.41",
     weight="soft",

@@ -24,7 +24,8 @@ def bernoulli_loss(v: Tensor, y: Tensor) -> Tensor:
     by="identity",
     sources=("B-205",),
     budget=0.5,
-    short=r"\ell_y(v) = -\log p(y; v)",
+    short=r"\ell_y(v) = -\log p(y; v): \text{ squared (Gaussian), logistic (Bernoulli), log loss "
+    r"(categorical)}",
 )
 def negative_log_likelihood(
     bernoulli: Callable[[Tensor, Tensor], Tensor] = bernoulli_loss, n: int = 20

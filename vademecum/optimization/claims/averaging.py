@@ -128,8 +128,8 @@ polyak_averaging.foil(
     by="sampling",
     sources=("D-162",),
     budget=1.0,
-    short=r"\eta_t \propto t^{-\alpha},\ \tfrac12 < \alpha < 1 : t\, \mathbb E \bar x_t^2"
-    r" \to \sigma^2 / a^2",
+    short=r"\eta_t \propto t^{-\alpha},\ \tfrac12 < \alpha < 1: t\,\mathbb E \bar x_t^2 \to "
+    r"\sigma^2 / a^2 \text{ on } \tfrac a2 x^2",
 )
 def averaging_long_steps(
     alphas: tuple[float, ...] = (0.55, 0.65),

@@ -115,7 +115,8 @@ nesterov.erratum(
     by="identity",
     sources=("A-110", "B-243", "C-086"),
     budget=1.0,
-    short=r"f(x_t) - f^* \le L\, (1 - \sqrt{\mu / L})^t\, \|x_0 - x^*\|^2",
+    short=r"f(x_t) - f^* \le L (1 - \kappa^{-1/2})^t \|x_0 - x^*\|^2,\ \eta = \tfrac1L, \beta = "
+    r"\tfrac{\sqrt\kappa-1}{\sqrt\kappa+1}",
 )
 def nesterov_strongly_convex(momentum: float = 1.0, factor: float = 1.0, steps: int = 150):
     r"""The accelerated linear rate.
@@ -196,7 +197,8 @@ def chain(n: int) -> Problem:
     by="identity",
     sources=("D-171", "E-167"),
     budget=1.0,
-    short=r"f(x_t) - f^* \le 2 L \|x_0 - x^*\|^2 / (t + 1)^2",
+    short=r"f(x_t) - f^* \le 2 L \|x_0 - x^*\|^2 / (t + 1)^2,\quad \eta = \tfrac1L,\ \beta_k = "
+    r"\tfrac{k - 1}{k + 2}",
 )
 def nesterov_convex(accelerated: bool = True, order: float = 2.0, steps: int = 150):
     r"""The accelerated rate on convex functions.

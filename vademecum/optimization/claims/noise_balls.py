@@ -207,8 +207,8 @@ noise_floor.erratum(
     sources=("B-236",),
     budget=0.4,
     full={"steps": 2000, "n": 12},
-    short=r"\nabla f_i(x^*) = 0 \text{ for all } i:\quad"
-    r" \mathbb E \|x^k - x^*\|^2 \le A^k \|x^0 - x^*\|^2",
+    short=r"\nabla f_i(x^*) = 0\ \forall i:\ \mathbb E \|x^k - x^*\|^2 \le A^k \|x^0 - x^*\|^2,\ "
+    r"A = 1 - 2 \eta \mu (1 - \eta L)",
 )
 def interpolation(noise: float = 0.0, steps: int = 150, n: int = 7):
     r"""Interpolation removes the noise floor.

@@ -148,7 +148,8 @@ def contraction(problem: Ridge, eta: float, m: int, first: float, second: float)
     sources=("A-081", "B-239"),
     budget=1.0,
     full={"epochs": 12},
-    short=r"\mathbb E[f(w_S) - f^*] \le \rho^S [f(w_0) - f^*],\ \rho < 1",
+    short=r"\mathbb E f(w_S) - f^* \le \rho^S [f(w_0) - f^*],\ \rho = (\tfrac1{\mu \eta m} + 2 L "
+    r"\eta) / (1 - 2 L \eta)",
 )
 def svrg_rate(reduced: bool = True, first: float = 1.0, second: float = 1.0, epochs: int = 2):
     r"""The linear convergence of SVRG.

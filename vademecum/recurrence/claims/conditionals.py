@@ -92,8 +92,8 @@ autoregressive_factorisation.foil("without the law of the first symbol", start=F
 @claim(
     by="identity",
     sources=("A-244", "B-378"),
-    short=r"p(y^{1:T} \mid x^{1:T}) \approx"
-    r" \textstyle\prod_t p(y^t \mid x^{1:t}, y^{1:t-1})",
+    short=r"p(y^{1:T} | x^{1:T}) = \prod_t p(y^t | x^{1:t}, y^{<t}) \iff y^t \perp x^{t+1:T} \mid "
+    r"x^{1:t}, y^{<t}\ \forall t",
 )
 def causal_seq2seq(ahead: int = 0):
     r"""The causal factorisation is exact if and only if outputs do not depend on future inputs.

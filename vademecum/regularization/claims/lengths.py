@@ -155,8 +155,8 @@ weight_norm_gradient.foil("division by the squared norm", power=2)
 
 @claim(
     by="identity", sources=("A-167", "A-168", "B-316", "B-317", "C-227", "C-228"), budget=0.4,
-    short=r"\mu[t] = \frac1m \sum_i z_i[t],\quad"
-    r" \sigma^2[t] = \frac1m \sum_i (z_i[t] - \mu[t])^2",
+    short=r"\tilde z_i[t] = (z_i[t] - \mu[t]) / \sqrt{\sigma^2[t] + \delta},\quad \mu, \sigma^2 "
+    r"\text{ over the units of example } t",
 )  # fmt: skip
 def layer_norm(along: Literal["units", "batch"] = "units", ddof: int = 0) -> Iterator[Evidence]:
     r"""Layer normalisation standardises each example over the units of the layer.

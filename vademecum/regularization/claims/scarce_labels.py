@@ -115,7 +115,8 @@ def joint_likelihood(
 
 @claim(
     by="sampling", sources=("B-351",), budget=0.9,
-    short=r"\max_\theta \sum_{lab} \log p(x, y; \theta) + \sum_{unlab} \log p(x; \theta)",
+    short=r"\max_\theta \sum_{\text{lab}} \log p(x, y; \theta) + \sum_{\text{unlab}} \log p(x; "
+    r"\theta)",
 )  # fmt: skip
 def semi_supervised(weight: float = 1.0, problems: int = 12) -> Iterator[Evidence]:
     r"""Inputs without labels help, through a generative model of them.
@@ -249,8 +250,8 @@ def encoder(how: Literal["pre-trained", "random"], x: Tensor, r: int) -> Tensor:
 
 @claim(
     by="sampling", sources=("A-178", "B-350", "B-352"), budget=0.9,
-    short=r"\hat h = \mathrm{argmin}_h \sum_{few} \ell(h(\hat g(x)), y),"
-    r"\quad \hat g \mathrm{\ learnt\ without\ labels}",
+    short=r"\hat h = \arg\min_h \sum_{\text{few}} \ell(h(\hat g(x)), y),\quad \hat g \text{ "
+    r"learnt without labels}",
 )  # fmt: skip
 def pretraining(
     how: Literal["pre-trained", "random"] = "pre-trained", problems: int = 8

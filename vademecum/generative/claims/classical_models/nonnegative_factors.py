@@ -136,8 +136,8 @@ def drawn(n: int, d: int, k: int) -> tuple[Tensor, Tensor, Tensor]:
     by="sampling",
     sources=("E-268",),
     budget=0.6,
-    short=r"X \sim \mathrm{Ber}(Z B),\ Z 1 = 1: B \leftarrow"
-    r" \tfrac{G^1}{G^1 + G^0},\ Z \leftarrow \tfrac1D Z \odot [\dots]",
+    short=r"X \sim \mathrm{Ber}(Z B): Z \leftarrow \tfrac1D Z \odot [\tfrac X{Z B} B^\top + "
+    r"\tfrac{1 - X}{Z C} C^\top],\ C = 1 - B",
 )
 def nmf_bernoulli(updates: Updates = "aspect", iterations: int = 200):
     r"""Nonnegative factors of binary data.

@@ -77,8 +77,8 @@ diffusion_bound.foil("the gap with its laws swapped", refuted_by="gap of the bou
     by="identity",
     sources=("A-381", "A-383"),
     budget=0.6,
-    short=r"L_T + \sum_{t=2}^T \mathbb E\,\mathrm{KL}(q(x_{t-1} | x_t, x_0) \| p_\theta)"
-    r" - \mathbb E \log p_\theta(x_0 | x_1)",
+    short=r"-\mathrm{ELBO} = L_T + \sum_{t>1} \mathbb "
+    r"E\,\mathrm{KL}(q(x_{t-1}|x_t,x_0)\|p_\theta) - \mathbb E \ln p_\theta(x_0|x_1)",
 )
 def diffusion_bound_decomposition(
     conditioned: bool = True, first: int = 2, reconstruction: bool = True, n: int = 4000

@@ -14,8 +14,8 @@ from vademecum.generative.claims._laws_on_grids import gaussian, gaussian_mixtur
 @claim(
     by="identity",
     sources=("A-331", "A-365"),
-    short=r"\mathrm{KL}(p_\theta \| p) = -\log(1 - \epsilon), \quad"
-    r" \mathrm{KL}(p \| p_\theta) = \infty",
+    short=r"p_\theta = p(\cdot | A),\ p(A) < 1: \mathrm{KL}(p_\theta \| p) = -\log p(A),\ "
+    r"\mathrm{KL}(p \| p_\theta) = \infty",
 )
 def mode_collapse_versus_false_generation(exchange: bool = False, totals: bool = False):
     r"""Mode collapse and false generation are seen by opposite KL directions.
