@@ -18,7 +18,10 @@ from vademecum.claims import Workers
 TOKEN = "the-secret-of-this-test"
 HOST = "127.0.0.1:2718"
 OURS = {"host": HOST, "origin": f"http://{HOST}", "cookie": f"key={TOKEN}"}
-REAL = {"room": "connectionism", "name": "novikov_bound", "index": "0", "module": "vademecum.files"}
+REAL = {
+    "room": "connectionism", "name": "novikov_bound", "index": "0", "module": "vademecum.files",
+    "form": "cheat", "kind": "html",
+}  # fmt: skip
 
 
 @pytest.fixture

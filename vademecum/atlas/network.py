@@ -5,9 +5,7 @@ it is never sent through a page. The file is run in a worker process, so that wh
 leaves the atlas up.
 """
 
-import importlib.util
 import re
-import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vademecum import scripts
 from vademecum.errors import UsageError
 from vademecum.models import evaluation
 from vademecum.testing import check_part, parts
@@ -86,12 +85,7 @@ def split_name(name: str) -> tuple[Path, str]:
     Raises:
         UsageError: If there is no such file, or no object is named.
     """
-    file, _, thing = name.rpartition(":")
-    if not file or not thing.isidentifier():
-        raise UsageError(f"--network must be FILE.py:OBJECT, got {name!r}")
-    if not Path(file).is_file():
-        raise UsageError(f"--network {name}: there is no file {file}")
-    return Path(file).resolve(), thing
+    return scripts.split_name("--network", name)
 
 
 def load_network(name: str) -> nn.Module:
@@ -100,22 +94,11 @@ def load_network(name: str) -> nn.Module:
     Raises:
         UsageError: If the file has no such object, or it is not a module.
     """
-    file, thing = split_name(name)
-    sys.path.insert(0, str(file.parent))  # as Python does for a script
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"--network {name}: {file.name} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
-    if not hasattr(module, thing):
-        public = ", ".join(n for n in vars(module) if not n.startswith("_"))
-        raise UsageError(f"--network {name}: {file.name} has no {thing!r}; it has: {public}")
-    made = getattr(module, thing)
+    made = scripts.object_in("--network", name)
     if not isinstance(made, nn.Module) and callable(made):
         made = made()
     if not isinstance(made, nn.Module):
-        raise UsageError(f"--network {name}: {thing} is a {type(made).__name__}, no nn.Module")
+        raise UsageError(f"--network {name} is a {type(made).__name__}, no nn.Module")
     return made
 
 
