@@ -114,3 +114,17 @@ def test_linear_probe_keeps_the_laws_of_instruments():
 
     x = torch.randn(30, 4)
     check_instrument(probe, Layers(), (x, x[:, 0] > 0), skip={"no_parameters": "one number a row"})
+
+
+def test_ignored_tokens_count_for_nothing():
+    """A label of -100 is the same as a token that is not there."""
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh())
+    x, y = torch.randn(120, 5, 4), torch.randint(3, (120, 5))
+    y[:, -2:] = -100
+    knobs = {"held_out": HALF, "generator": torch.Generator().manual_seed(0)}
+    found = linear_probe(net, x, y, **knobs)
+    short = linear_probe(net, x[:, :3], y[:, :3], **knobs)
+    assert found.scores.tolist() == short.scores.tolist()
+    assert found.chance == short.chance < 0.5
+    with pytest.raises(ValueError, match="2 classes or more"):
+        linear_probe(net, x, torch.where(y == 1, y, -100), **knobs)

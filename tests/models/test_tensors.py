@@ -98,6 +98,9 @@ def test_inputs_must_be_where_the_model_is_and_no_narrower():
         insist_on_place(model.double(), "x", torch.zeros(1, 3))
     with pytest.raises(ValueError, match="x must be on cpu as model is, got meta"):
         insist_on_place(model, "x", torch.zeros(1, 3, device="meta").double())
+    insist_on_place(model, "x", torch.zeros(1, 3).double(), wider=False)
+    with pytest.raises(ValueError, match=r"x must be torch.float32 as model is, got torch.float64"):
+        insist_on_place(model.float(), "x", torch.zeros(1, 3).double(), wider=False)
 
 
 @pytest.mark.usefixtures("unchecked")

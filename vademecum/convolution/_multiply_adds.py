@@ -68,6 +68,18 @@ def _attention(out: Any, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> int:
     return scores * (q.shape[-1] + v.shape[-1])
 
 
+def _whole_attention(out: Any, q: Tensor, k: Tensor, v: Tensor, d: int, *_: Any) -> int:
+    """Four projections, and attention's two products: as many in all heads as in one."""
+    tokens, others = prod(q.shape[:-1]), prod(k.shape[:-1])
+    return d * d * (2 * tokens + 2 * others) + 2 * d * tokens * k.shape[-2]
+
+
+def _encoder_layer(out: Any, x: Tensor, d: int, *rest: Any) -> int:
+    """Attention, and two linear layers, of which the first weight is the 13th argument after d."""
+    inner = rest[12]
+    return _whole_attention(out, x, x, x, d) + 2 * prod(x.shape[:-1]) * inner.numel()
+
+
 def _bilinear(out: Tensor, a: Tensor, weight: Tensor, b: Tensor, *_: Any) -> int:
     return out.numel() * (a.shape[-1] * b.shape[-1] + b.shape[-1])
 
@@ -119,6 +131,8 @@ _RULES: dict[str, Rule] = {
         _attention,
     ),
     "_trilinear": _bilinear,
+    "_native_multi_head_attention": _whole_attention,
+    "_transformer_encoder_layer_fwd": _encoder_layer,
 }  # fmt: skip
 _FREE: dict[Any, bool] = {}
 """Operations met so far that have no rule, and whether they take none."""

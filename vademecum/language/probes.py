@@ -77,6 +77,7 @@ def linear_probe(
     reduce: Callable[[Tensor], Tensor] | None = None,
     held_out: float | Bool[Tensor, " n"] = 0.5,
     weight_decay: float = 1e-3,
+    ignore_index: int = -100,
     generator: torch.Generator | None = None,
 ) -> LinearProbe:
     r"""Fit a linear map from every layer of a model to a property of its inputs.
@@ -92,6 +93,7 @@ def linear_probe(
             an input; nothing by default.
         held_out: The share of inputs to score on, or which ones.
         weight_decay: The factor of $\frac12 \|W\|^2$ beside the mean loss.
+        ignore_index: The class of tokens that count for nothing, as torch's losses have it.
         generator: Where random numbers come from; torch's global generator by default. For the
             split and the control task.
 
@@ -118,19 +120,19 @@ def linear_probe(
     features, inputs, labels = _collected(model, x, y, names, reduce, asked=layers is not None)
     with given_back(generator):
         test = _split(held_out, len(labels), generator)
-        control = _control(inputs, labels, generator)
-    classes = not labels.is_floating_point()
-    if min(len(labels[part].unique()) for part in (test, ~test)) < 2:
+        classes = not labels.is_floating_point()
+        counted = labels != ignore_index if classes else torch.ones_like(labels, dtype=torch.bool)
+        control = _control(inputs, labels, counted, generator)
+    held, rest = (labels[part][counted[part]] for part in (test, ~test))
+    if min(len(part.unique()) for part in (held, rest)) < 2:
         what = "classes" if classes else "values"
         raise ValueError(f"y must have 2 {what} or more, held out and not, got one")
     scores = [
-        [_score(h, target, test, weight_decay) for target in (labels, control)]
+        [_score(h, target, test, counted, weight_decay) for target in (labels, control)]
         for h in features.values()
     ]
     found = torch.tensor(scores, dtype=torch.float64)
-    chance = (
-        float(labels[test].flatten().unique(return_counts=True)[1].max()) / labels[test].numel()
-    )
+    chance = float(held.unique(return_counts=True)[1].max()) / held.numel()
     return LinearProbe(tuple(features), found[:, 0], found[:, 1], chance if classes else 0.0)
 
 
@@ -243,27 +245,24 @@ def _split(held_out: Any, n: int, generator: torch.Generator | None) -> Tensor:
     return test
 
 
-def _control(inputs: Any, y: Tensor, generator: torch.Generator | None) -> Tensor:
+def _control(inputs: Any, y: Tensor, counted: Tensor, generator: torch.Generator | None) -> Tensor:
     """Random labels with the law of y: for each kind of token, or for each example."""
     x = inputs if isinstance(inputs, Tensor) else None
     if x is None:
         x = next((t for _, t in named_tensors(inputs) if t.shape == y.shape), None)
     tokens = x is not None and x.shape == y.shape and not x.is_floating_point()
-    pool = y.flatten()
-    count = int(x.max()) + 1 if tokens and x is not None else pool.numel()
+    pool = y[counted]
+    count = int(x.max()) + 1 if tokens and x is not None else y.numel()
     drawn = torch.randint(pool.numel(), (count,), **source(generator, "cpu")).to(y.device)
     if tokens and x is not None:
         return pool[drawn][x.to(y.device)]
     return pool[drawn].view_as(y)
 
 
-def _score(h: Tensor, y: Tensor, test: Tensor, weight_decay: float) -> float:
+def _score(h: Tensor, y: Tensor, test: Tensor, counted: Tensor, weight_decay: float) -> float:
     """How well a linear map that is fitted to one part of the inputs does on the other."""
-    test = test.to(h.device)
-    y = y.to(h.device)
-    (x, fresh), (own, wanted) = (
-        [v[part].flatten(0, y.ndim - 1) for part in (~test, test)] for v in (h, y)
-    )
+    test, counted, y = (t.to(h.device) for t in (test, counted, y))
+    (x, fresh), (own, wanted) = ([v[part][counted[part]] for part in (~test, test)] for v in (h, y))
     mean, scale = x.mean(0), x.std(0, correction=0)
     scale = torch.where(scale > 0, scale, 1)
     x, fresh = (x - mean) / scale, (fresh - mean) / scale

@@ -139,16 +139,19 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
-def insist_on_place(model: nn.Module, name: str, x: Tensor) -> None:
+def insist_on_place(model: nn.Module, name: str, x: Tensor, *, wider: bool = True) -> None:
     """Refuse inputs that are on another device than a model, or in a narrower dtype.
 
-    In a wider one its numbers mean the same, and it can be computed with (see `ModelState`).
+    In a wider one its numbers mean the same, and it can be computed with (see `ModelState`); it is
+    refused as well where the model itself shall run.
     """
     for p in [*model.parameters(), *model.buffers()]:
         if p.device != x.device:
             raise ValueError(f"{name} must be on {p.device} as model is, got {x.device}")
-        if p.is_floating_point() and torch.promote_types(p.dtype, x.dtype) != x.dtype:
-            raise ValueError(f"{name} must be {p.dtype} as model is, or wider, got {x.dtype}")
+        least = torch.promote_types(p.dtype, x.dtype) if wider else p.dtype
+        if p.is_floating_point() and least != x.dtype:
+            more = ", or wider" if wider else ""
+            raise ValueError(f"{name} must be {p.dtype} as model is{more}, got {x.dtype}")
 
 
 class ModelState:

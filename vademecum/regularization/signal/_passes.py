@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import disable_saved_tensors_hooks
 
 from vademecum.models import (
     LossCalls,
@@ -26,6 +27,8 @@ from vademecum.regularization.signal._sums import PassRow
 from vademecum.regularization.signal._watching import Watch
 
 __all__ = ["Runner", "begun", "count_rows"]
+
+_CHECKPOINTS = "model must not use checkpoints: what they compute again is not what was watched"
 
 
 class Runner:
@@ -74,7 +77,8 @@ class Runner:
             pieces: Whether this is one of several portions, which count by their examples.
         """
         refuse_nan(x)
-        watch, out = self.forward(x)
+        with disable_saved_tensors_hooks(_CHECKPOINTS):
+            watch, out = self.forward(x)
         self._back(watch, out, y, pieces=pieces)
         forward = estimate_forward(watch.nodes)
         backward = estimate_backward(watch.nodes, forward)

@@ -167,8 +167,9 @@ class Watch(TorchFunctionMode):
         if not node.watched and t.requires_grad:
             node.watched = True
 
-            def came(g: Tensor) -> None:
-                node.gradient = self.measure(g)
+            def came(g: Tensor | None) -> None:
+                if g is not None:  # as it is where an operation has no gradient to give
+                    node.gradient = self.measure(g)
 
             t.register_hook(came)
 

@@ -73,6 +73,7 @@ def signal_propagation(
 
     Raises:
         ValueError: If there is a loss and no `y`, or `x` holds NaN.
+        RuntimeError: If the model uses checkpoints, which compute calls again.
 
     References:
         Poole, Lahiri, Raghu, Sohl-Dickstein, Ganguli, Exponential expressivity in deep neural
