@@ -16,8 +16,10 @@ from vademecum.claims.oracles import complex_step
 from vademecum.claims.rates import slope
 from vademecum.claims.report import (
     VERDICTS,
+    Checked,
     Report,
     environment,
+    read_checked,
     read_reports,
     write_reports,
 )
@@ -35,6 +37,6 @@ __all__ = [
     # samples
     "finite_law", "integers", "with_eigenvalues",
     # running and reporting
-    "VERDICTS", "Report", "Workers", "environment", "read_reports", "recall", "remember", "run",
-    "write_reports",
+    "VERDICTS", "Checked", "Report", "Workers", "environment", "read_checked", "read_reports",
+    "recall", "remember", "run", "write_reports",
 ]  # fmt: skip

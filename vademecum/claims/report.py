@@ -14,14 +14,15 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vademecum import __version__
 from vademecum.claims.evidence import Evidence
 from vademecum.files import write_atomically
 
 __all__ = [
-    "VERDICTS", "Report", "environment", "from_json", "read_reports", "to_json", "write_reports",
+    "VERDICTS", "Checked", "Report", "environment", "from_json", "read_checked", "read_reports",
+    "to_json", "write_reports",
 ]  # fmt: skip
 
 FORMAT, VERSION = "vademecum-reports", 2
@@ -127,15 +128,37 @@ def write_reports(
     write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
+class Checked(NamedTuple):
+    """A run as its file has it: when it began (UTC), with which versions, and what it found."""
+
+    started: str
+    environment: dict[str, Any]
+    reports: tuple[Report, ...]
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """The worst verdict on each claim."""
+        found: dict[str, Verdict] = {}
+        for report in self.reports:
+            both = (report.verdict, found.get(report.id, report.verdict))
+            found[report.id] = max(both, key=VERDICTS.index)
+        return found
+
+
 def read_reports(path: str | Path) -> list[Report]:
-    """Read a report file back.
+    """Read the reports of a file back.
 
     Raises:
         ValueError: If the file is truncated, not a report, or of an unknown version.
     """
+    return list(read_checked(path).reports)
+
+
+def read_checked(path: str | Path) -> Checked:
+    """Read a report file back, with its date and versions; raises as `read_reports` does."""
     content = _content(path)
     try:
-        return [from_json(entry) for entry in content["reports"]]
+        reports = tuple(from_json(entry) for entry in content["reports"])
+        return Checked(str(content["started"]), dict(content["environment"]), reports)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} has a damaged report: {error!r}") from None
 
