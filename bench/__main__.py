@@ -22,7 +22,7 @@ RESULTS = HERE / "results"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    rooms = [room for room in (*ROOMS, "atlas") if _modules(room)]
+    rooms = [room for room in (*ROOMS, "train", "atlas") if _modules(room)]
     parser.add_argument("rooms", nargs="*", default=rooms, metavar="ROOM")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--only", default="", help="rows whose name contains this; keeps no file")
