@@ -1,0 +1,120 @@
+"""Time that is shared, by a clock that stands still unless it is told otherwise."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from vademecum.examine._clock import Clock, OutOfTime
+
+
+class Time:
+    """Seconds that pass when one says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_shares_and_checks():
+    time = Time()
+    clock = Clock(10.0, now=time)
+    part = clock.spend(0.3)
+    assert part.left() == pytest.approx(3.0)
+    time.now = 4.0
+    assert clock.left() == 6.0
+    assert part.left() == pytest.approx(-1.0)
+    clock.check()
+    with pytest.raises(OutOfTime):
+        part.check()
+    assert clock.spend(0.5).left() == 3.0
+    time.now = 11.0
+    assert clock.spend(1.0).left() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cost", "sizes"),
+    [
+        (math.inf, 1.0, [10, 1000]),
+        (100.0, 0.0, [10, 1000]),
+        (1.0, 1.0, [10]),  # the first one in any case
+        (40.0, 1.0, [10, 24]),  # of 30 seconds left eight tenths
+        (14.0, 1.0, [10]),  # a third more is not worth it
+    ],
+)
+def test_portions_grow_to_a_fixed_end(seconds, cost, sizes):
+    time = Time()
+    clock, seen = Clock(seconds, now=time), []
+    for size in clock.portions(10, 1000):
+        seen.append(size)
+        time.now += cost * size
+    assert seen == sizes
+    assert bool(clock.cut) == (sizes[-1] < 1000)
+    assert not clock.cut or clock.cut == f"{sizes[-1]} of 1000 examples"
+
+
+def test_portions_are_never_more_than_there_are():
+    clock = Clock(1.0, now=Time())
+    assert list(clock.portions(16, 5)) == [5]
+    assert clock.cut == ""
+
+
+def test_portions_of_quadratic_cost():
+    time = Time()
+    clock, seen = Clock(180.0, now=time), []
+    for size in clock.portions(10, 1000, power=2.0):
+        seen.append(size)
+        time.now += size**2 / 5
+    assert seen == [10, 25]  # sqrt(0.8 * 160 / 20) = 2.53
+
+
+def test_stages_are_a_fixed_sequence():
+    time = Time()
+    clock, seen = Clock(100.0, now=time), []
+    for size in clock.stages((10, 30, 90)):
+        seen.append(size)
+        time.now += size
+    assert seen == [10, 30]
+    assert clock.cut == "30 of 90 iterations"
+    assert list(Clock(math.inf).stages((1, 2))) == [1, 2]
+
+
+def test_a_stage_that_is_enough_cuts_nothing():
+    time = Time()
+    clock = Clock(100.0, now=time)
+    for size in clock.stages((10, 1000)):
+        time.now += size
+        break
+    assert clock.cut == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "size"),
+    [(1000.0, 500), (20.0, 10), (math.inf, 500), (245.0, 166)],
+)
+def test_affordable(seconds, size):
+    time = Time()
+    clock = Clock(seconds, now=time)
+
+    def work(m: int) -> None:
+        time.now += 0.3 + 0.01 * m
+
+    found = clock.affordable(work, 10, 500, times=100)
+    assert found == pytest.approx(size, abs=3)
+    assert bool(clock.cut) == (found < 500)
+
+
+def test_calls_of_modules_ask_the_clock():
+    time, model = Time(), nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    clock = Clock(1.0, now=time)
+    with clock.watching():
+        model(torch.ones(1, 2))
+        time.now = 2.0
+        with pytest.raises(OutOfTime):
+            model(torch.ones(1, 2))
+    model(torch.ones(1, 2))
+    assert not model._forward_pre_hooks
+    assert not model[0]._forward_pre_hooks

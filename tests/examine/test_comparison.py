@@ -1,0 +1,138 @@
+"""Two dossiers side by side: paired tests against SciPy, Holm's correction, and words."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+from vademecum.examine import Dossier, Measurement, Section, compare, examine
+from vademecum.examine.comparison import holm
+
+SAME = {"examples_mark": "a", "seed": 1}
+
+
+def dossier(*measurements: Measurement, **environment) -> Dossier:
+    return Dossier((Section("robustness", "measured", measurements),), (), environment or SAME)
+
+
+def mean(name: str, each: np.ndarray) -> Measurement:
+    error = float(each.std(ddof=1)) / math.sqrt(len(each))
+    return Measurement(name, float(each.mean()), error, "", len(each), "", tuple(each.tolist()))
+
+
+def test_paired_numbers_are_students_t():
+    draw = np.random.default_rng(0)
+    a = draw.normal(size=40)
+    b = a + 0.1 + 0.2 * draw.normal(size=40)
+    (row,) = compare(dossier(mean("loss", a)), dossier(mean("loss", b))).rows
+    test = stats.ttest_rel(b, a)
+    assert row.p == pytest.approx(test.pvalue)
+    assert row.interval == pytest.approx(tuple(test.confidence_interval()))
+    assert row.pairs == 40
+    assert row.verdict == "b is larger"
+    (blind,) = compare(dossier(mean("loss", a)), dossier(mean("loss", b), seed=1)).rows
+    assert blind.pairs is None
+    assert blind.verdict == "equal within error"  # which pairs alone could tell
+
+
+def test_paired_answers_are_mcnemars_exact_test():
+    a, b = np.zeros(50), np.zeros(50)
+    a[:20], b[:20] = 1, 1
+    b[20:32] = 1  # twelve gained
+    a[40:42] = 1  # and two lost
+    (row,) = compare(dossier(mean("accuracy", a)), dossier(mean("accuracy", b))).rows
+    assert row.difference == pytest.approx(0.2)
+    assert row.p == pytest.approx(stats.binomtest(12, 14).pvalue)
+    low, high = stats.binomtest(12, 14).proportion_ci(method="exact")
+    assert row.interval == pytest.approx(((2 * low - 1) * 14 / 50, (2 * high - 1) * 14 / 50))
+
+
+def test_intervals_of_paired_answers_cover():
+    """95 % of them, at least, whatever the two have in common."""
+    draw, hits = np.random.default_rng(1), 0
+    for _ in range(200):
+        kind = draw.choice(4, size=60, p=[0.5, 0.2, 0.2, 0.1])
+        a, b = (np.isin(kind, kinds).astype(float) for kinds in ([0, 1], [0, 2]))
+        (row,) = compare(dossier(mean("accuracy", a)), dossier(mean("accuracy", b))).rows
+        assert row.interval is not None
+        hits += row.interval[0] <= 0 <= row.interval[1]
+    assert hits >= stats.binom.ppf(1e-4, 200, 0.95)
+
+
+def test_errors_of_other_examples_add_up():
+    one = dossier(Measurement("loss", 1.0, 0.3), examples_mark="a", seed=1)
+    other = dossier(Measurement("loss", 2.0, (1.216, 2.784)), examples_mark="b", seed=1)
+    found = compare(one, other)
+    (row,) = found.rows
+    assert found.examples == "other examples"
+    assert row.interval == pytest.approx((1 - 1.96 * 0.5, 1 + 1.96 * 0.5), abs=1e-6)
+    assert row.p == pytest.approx(2 * stats.norm.sf(2))
+    assert row.verdict == "b is larger"
+
+
+@pytest.mark.parametrize(
+    ("p", "corrected"),
+    [
+        ([], []),
+        ([0.5], [0.5]),
+        ([0.04, 0.01, 0.02], [0.04, 0.03, 0.04]),
+        ([0.01, 0.01, 0.5, 0.9], [0.04, 0.04, 1.0, 1.0]),
+    ],
+)
+def test_holm(p, corrected):
+    assert holm(p) == pytest.approx(corrected)
+
+
+def test_many_numbers_need_more():
+    """A difference that stands alone is lost among twenty that are none."""
+    values = [(1.0, 1.0 + 0.11)] + [(1.0, 1.0)] * 20
+    one, other = (
+        dossier(*(Measurement(f"m{i}", pair[k], 0.0359) for i, pair in enumerate(values)), seed=k)
+        for k in (0, 1)
+    )
+    found = compare(one, other)
+    assert found.rows[0].p == pytest.approx(
+        21 * 2 * stats.norm.sf(0.11 / math.hypot(0.0359, 0.0359))
+    )
+    assert found.verdict == "Equal within error in all of 21 numbers that have one."
+    alone = compare(dossier(Measurement("m0", 1.0, 0.0359), seed=0),
+                    dossier(Measurement("m0", 1.11, 0.0359), seed=1))  # fmt: skip
+    assert alone.verdict.startswith("Different in 1 of 1 numbers")
+
+
+def test_what_has_no_error_is_told_without_a_test():
+    one = dossier(Measurement("parameters", 10), Measurement("masked", True))
+    other = dossier(Measurement("parameters", 12), Measurement("masked", False))
+    (row,) = compare(one, other).rows
+    assert (row.p, row.interval, row.difference) == (None, None, 2)
+    assert row.verdict == "b is larger"  # a count is exact
+    (row,) = compare(*(dossier(Measurement("share", v)) for v in (0.5, 0.25))).rows
+    assert row.verdict == "b is smaller, and no error is known"
+    assert compare(one, one).rows[0].verdict == "equal"
+    assert compare(one, Dossier(())).verdict == "Nothing was measured in both."
+
+
+def test_networks_on_the_same_examples():
+    means = 2 * torch.eye(3)
+    y = torch.arange(90) % 3
+    x = means[y] + torch.randn(90, 3)
+
+    def looked(model: nn.Module) -> Dossier:
+        draw = torch.Generator().manual_seed(0)
+        return examine(model, x, y, sections=["generalisation"], generator=draw)
+
+    worse = nn.Linear(3, 3, bias=False)
+    worse.weight.data = torch.eye(3)[[1, 0, 2]]
+    one, other = looked(nn.Identity()), Dossier.from_json(looked(worse).to_json())
+    found = compare(one, other)
+    assert found.examples == "the same examples"
+    row = next(row for row in found.rows if row.name == "train_error")
+    right = [(model(x).argmax(1) != y).double() for model in (nn.Identity(), worse)]
+    assert row.difference == pytest.approx(float((right[1] - right[0]).mean()))
+    assert row.pairs == 90
+    assert row.verdict == "b is larger"
+    assert "generalisation.train_error" in found.table()
+    assert compare(one, one).verdict.startswith("Equal within error")

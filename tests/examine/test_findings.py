@@ -1,0 +1,130 @@
+"""Findings: both sides of every threshold, their order, and that error bars count."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from vademecum.examine import Finding, Measurement, Section
+from vademecum.examine.findings import RULES, findings
+
+PLAIN = {  # the measurement whose value is the number of a rule
+    "dead": "dead_share", "vanishing": "vanishing_index", "exploding": "vanishing_index",
+    "steep": "critical_learning_rate", "saddle": "negative_share",
+    "unlearnable": "unlearnable_share", "shifts": "shift_changes_answers", "gap": "gap",
+    "calibration": "calibration_error", "too sure": "best_temperature",
+    "too unsure": "best_temperature",
+}  # fmt: skip
+BESIDE = {  # what else a rule wants to know
+    "gap": (Measurement("test_error", 0.5),),
+    "calibration": (Measurement("best_temperature", 1.0),),
+}
+
+
+def made(rule, number: float) -> Section:
+    """A section in which a rule sees a number."""
+    if rule.name in PLAIN:
+        found = (Measurement(PLAIN[rule.name], number), *BESIDE.get(rule.name, ()))
+    else:
+        found = OTHERS[rule.name](number)
+    return Section(rule.section, "measured", found)
+
+
+OTHERS = {
+    "unused": lambda v: (Measurement("unused_parameters", ("w",) * math.ceil(v)),),
+    "unaligned": lambda v: (
+        Measurement("alignment", 0.25 + v), Measurement("alignment_by_chance", 0.25, 1.0)),
+    "guessing": lambda v: (
+        Measurement("test_error", 0.5 + v), Measurement("test_error_of_constant", 0.5)),
+    "relative gap": lambda v: (
+        Measurement("gap", 2 * v), Measurement("train_squared_error", 2.0)),
+    "masking": lambda v: (Measurement("masked", v > 0.5),),
+    "fragile": lambda v: (
+        Measurement("accuracy", 0.5 * v), Measurement("clean_accuracy", 0.5),
+        Measurement("radius", 0.1)),
+    "collapse": lambda v: (
+        Measurement("layers", ("a", "b")), Measurement("least_hidden_rank", v)),
+    "forgotten": lambda v: (
+        Measurement("best_score", 0.5 + v, 0.0), Measurement("last_score", 0.5, 0.0),
+        Measurement("best_layer", "a")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
+def test_both_sides_of_every_threshold(rule):
+    step = 1.0 if rule.name == "unused" else 1e-6
+    way = 1 if rule.above else -1
+    (found,) = findings((made(rule, rule.threshold + way * step),))
+    assert isinstance(found, Finding)
+    assert found.section == rule.section
+    assert found.threshold == rule.threshold
+    assert found.text.endswith(".")
+    assert found.advice.endswith(".")
+    assert "{" not in found.text + found.advice
+    assert not findings((made(rule, rule.threshold - way * step),))
+    if rule.name not in (
+        "unaligned",
+        "fragile",
+        "forgotten",
+    ):  # whose numbers are rounded on the way
+        assert not findings((made(rule, rule.threshold),))
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.name in PLAIN], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("shape", ["interval", "standard error"])
+def test_the_end_of_the_error_bar_decides(rule, shape):
+    way = 1 if rule.above else -1
+    size = 1 + abs(rule.threshold)
+    value = rule.threshold + way * size
+
+    def seen(reach: float) -> bool:
+        section = made(rule, value)
+        error = (value - reach, value + reach) if shape == "interval" else reach / 2
+        first = section.measurements[0]._replace(error=error)
+        section = replace(section, measurements=(first, *section.measurements[1:]))
+        return bool(findings((section,)))
+
+    assert seen(0.9 * size)
+    assert not seen(1.1 * size)
+
+
+def test_at_most_ten_and_the_most_serious_first():
+    bad = tuple(made(rule, rule.threshold + (1 if rule.above else -0.1)) for rule in RULES)
+    by_name: dict[str, list[Measurement]] = {}
+    for section in bad:
+        by_name.setdefault(section.name, []).extend(section.measurements)
+    sections = tuple(Section(name, "measured", tuple(all_)) for name, all_ in by_name.items())
+    found = findings(sections)
+    assert len(found) == 10
+    assert [f.severity for f in found] == sorted((f.severity for f in found), reverse=True)
+
+
+def test_nothing_is_found_in_nothing():
+    nan = Section("signal", "partly", (Measurement("dead_share", math.nan),))
+    empty = tuple(Section(rule.section, "out of time") for rule in RULES)
+    assert findings(()) == findings(empty) == findings((nan,)) == ()
+
+
+def test_sections_that_were_cut_give_no_errors():
+    """Whatever comes before the end of time, a finding has words."""
+    for rule in RULES:
+        whole = made(rule, rule.threshold + (1 if rule.above else -0.1)).measurements
+        for count in range(len(whole) + 1):
+            for finding in findings((Section(rule.section, "partly", whole[:count]),)):
+                assert finding.advice
+
+
+def test_targets_that_can_be_read_are_no_collapse():
+    """Two classes on one line are how training ends, and nothing is lost."""
+    rank = (Measurement("layers", ("a", "b")), Measurement("least_hidden_rank", 1.0))
+    score = (Measurement("last_score", 0.99, (0.9, 1.0)), Measurement("chance", 0.5))
+    other = (Measurement("best_score", 0.99, (0.9, 1.0)), Measurement("best_layer", "a"))
+    assert findings((Section("representations", "measured", rank),))
+    assert not findings((Section("representations", "measured", rank + score + other),))
+
+
+@pytest.mark.parametrize(("left", "count"), [(0.1, 0), (0.100001, 1), (2.0, 1)])
+def test_the_noise_of_targets_is_not_what_a_network_fails_to_learn(left, count):
+    """A regression that has learned all but the noise has all of its residual beyond its reach."""
+    numbers = Measurement("unlearnable_share", 0.9), Measurement("left_to_learn", left)
+    assert len(findings((Section("kernel", "measured", numbers),))) == count

@@ -1,0 +1,117 @@
+"""Linear pieces and symmetries of networks that are known to have them, or not."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from vademecum.approximation import sawtooth_network
+from vademecum.data import load
+from vademecum.examine import examine
+from vademecum.geometry import GCN
+
+
+def found(model, x, y=None, **options) -> Any:
+    draw = torch.Generator().manual_seed(0)
+    given = {"sections": ["geometry"], "budget": math.inf, "generator": draw} | options
+    section = examine(model, x, y, **given)["geometry"]
+    assert not section.traceback, section.traceback
+    return section
+
+
+@pytest.mark.parametrize("depth", [1, 3, 5])
+def test_a_sawtooth_has_two_to_its_depth_pieces(depth):
+    saw = sawtooth_network(depth)
+    x = torch.linspace(0, 1, 20, dtype=next(saw.parameters()).dtype)[:, None]
+    section = found(saw, x)
+    assert section.status == "measured"
+    assert section.linear_pieces == 2**depth
+    assert "<svg" in section.figure
+
+
+def padded(mode: Any) -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        conv = nn.Conv2d(1, 4, 3, padding=1, padding_mode=mode)
+        return nn.Sequential(
+            conv, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+        )
+
+
+def test_shifts_around_the_edge_by_padding():
+    x, y = torch.rand(12, 1, 6, 6), torch.arange(12) % 3
+    around, zeros = (found(padded(mode), x, y) for mode in ("circular", "zeros"))
+    assert around.shift_error < 1e-6
+    assert around.shift_changes_answers == 0
+    assert zeros.shift_error > 1e-3
+    assert zeros["shift_error"].n == 12
+    assert {"flip_error", "turn_error", "linear_regions"} <= {m.name for m in zeros.measurements}
+
+
+def test_feature_maps_move_along():
+    x = torch.rand(6, 1, 8, 8)
+    for mode, good in (("circular", True), ("zeros", False)):
+        fully = nn.Sequential(*padded(mode)[:2], nn.AvgPool2d(2))
+        section = found(fully, x)
+        assert (section.shift_error < 1e-6) == good
+        assert "move along" in section["shift_error"].method
+        assert "shift_changes_answers" not in section
+
+
+class Mirrored(nn.Module):
+    """An answer that a mirror image does not change, and a quarter turn does."""
+
+    def forward(self, x):
+        rows = x.sum(3)[:, 0]
+        return torch.stack([rows[:, 0], rows[:, -1]], 1)
+
+
+def test_each_symmetry_is_one_of_its_own():
+    section = found(Mirrored(), torch.rand(10, 1, 5, 5), torch.arange(10) % 2)
+    assert section.flip_error < 1e-6
+    assert section.shift_error < 1e-6  # along the rows, whose sums stay
+    assert section.turn_error > 0.05
+
+
+class OfPositions(nn.Module):
+    def __init__(self, ordered: bool):
+        super().__init__()
+        self.ordered, self.embed = ordered, nn.Embedding(9, 5)
+
+    def forward(self, x):
+        h = self.embed(x)
+        weight = torch.arange(1.0, h.shape[1] + 1) if self.ordered else torch.ones(h.shape[1])
+        return (weight[:, None] * h).sum(1)
+
+
+def test_permutations_of_positions():
+    x = torch.randint(9, (8, 6))
+    assert found(OfPositions(False), x).permutation_error < 1e-6
+    assert found(OfPositions(True), x).permutation_error > 0.01
+
+
+def test_permutations_of_nodes():
+    club = load("karate")
+    section = found(GCN(3, 4, 2, 2), (torch.randn(club.n, 3), club.edge_index), club.y)
+    assert section.permutation_error < 1e-5
+
+
+def test_regions_of_a_plane_are_counted_by_hand():
+    model: Any = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(2))
+        model[0].bias.zero_()
+    x = torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
+    section = found(model, x, torch.zeros(4, 1))
+    assert section.linear_regions == 4  # the quadrants
+    assert section.plane_share == 1
+
+
+def test_what_has_no_pieces_and_no_symmetry():
+    smooth = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
+    section = found(smooth, torch.rand(10, 4), torch.arange(10) % 3)
+    assert section.status == "not applicable"
+    assert "GELU" in section.reason
+    assert section.figure is None

@@ -1,0 +1,78 @@
+"""Calibration by simulation: no bias, coverage, the identity of Brier's score, the temperature."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from vademecum.examine._reliability import best_temperature, binned, brier_parts
+
+
+def replicates(shift: float, n: int = 400, times: int = 400):
+    """Confidences, and answers that are right with this probability less a shift."""
+    draw = torch.Generator().manual_seed(0)
+    p = torch.linspace(0.5, 0.98, n, dtype=torch.float64)
+    for _ in range(times):
+        yield p, torch.rand(n, generator=draw, dtype=torch.float64) < p - shift
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.1, 0.3])
+def test_calibration_error_has_no_bias_and_its_interval_covers(shift):
+    found = [binned(p, c, 15) for p, c in replicates(shift)]
+    squares = torch.tensor([bins.square for bins in found]).double()
+    error = float(squares.std() / len(squares) ** 0.5)
+    assert abs(float(squares.mean()) - shift**2) < 4 * error
+    covered = [low - 1e-12 <= shift <= high for _, low, high in (bins.error() for bins in found)]
+    assert 0.92 <= sum(covered) / len(covered) <= 1.0
+    plain = torch.tensor([bins.plain_error for bins in found])
+    if shift == 0:  # the plain error is far from the truth
+        assert float(plain.mean()) > 0.03
+
+
+def test_equal_confidences_share_a_bin():
+    p = torch.tensor([0.9] * 10 + [0.6] * 2)
+    bins = binned(p, torch.ones(12), 4)
+    assert sorted(bins.counts.tolist()) == [2.0, 10.0]
+    assert bins.confidence.tolist() == pytest.approx([0.6, 0.9])
+
+
+def test_bins_of_equal_mass():
+    bins = binned(torch.rand(150, dtype=torch.float64), torch.ones(150), 15)
+    assert bins.counts.tolist() == [10.0] * 15
+
+
+def test_brier_parts_add_up():
+    p, c = torch.rand(200, dtype=torch.float64), torch.rand(200) < 0.4
+    bins = binned(p, c, 7)
+    parts = brier_parts(p, c, bins)
+    total = parts.reliability - parts.resolution + parts.uncertainty + parts.within
+    assert parts.score == pytest.approx(total, rel=1e-12)
+    assert parts.score == pytest.approx(float((p - c.double()).square().mean()), rel=1e-12)
+    assert min(parts.reliability, parts.resolution, parts.uncertainty) >= 0
+
+
+def test_best_temperature_of_two_classes():
+    z = torch.tensor([[3.0, 0.0]]).repeat(10, 1)
+    y = torch.tensor([0] * 8 + [1] * 2)
+    found: Any = best_temperature(z, y)  # odds of 4
+    assert found.value == pytest.approx(3 / math.log(4), rel=1e-9)
+    assert found.loss == pytest.approx(-(0.8 * math.log(0.8) + 0.2 * math.log(0.2)), rel=1e-9)
+    # of b = 1 / T: the standard error of the log odds over 3
+    wanted = (1 / math.sqrt(10 * 0.16)) / 3 * found.value**2
+    assert found.error == pytest.approx(wanted, rel=1e-6)
+
+
+def test_best_temperature_at_the_ends():
+    z = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    assert best_temperature(z, torch.tensor([0, 1])).value == 0.0
+    assert best_temperature(z, torch.tensor([1, 0])).value == math.inf
+
+
+def test_best_temperature_scales_with_the_scores():
+    z = torch.randn(300, 3, dtype=torch.float64)
+    y = torch.multinomial(z.softmax(1), 1)[:, 0]
+    one: Any = best_temperature(z, y)
+    other: Any = best_temperature(1e6 * z, y)
+    assert other.value == pytest.approx(1e6 * one.value, rel=1e-6)
+    assert other.error == pytest.approx(1e6 * one.error, rel=1e-5)

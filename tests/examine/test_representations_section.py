@@ -1,0 +1,123 @@
+"""What layers know, where it is known what they can know."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from vademecum.examine import examine
+from vademecum.examine.sections.representations import effective_rank
+
+
+def found(model, x, y=None, **options) -> Any:
+    draw = torch.Generator().manual_seed(0)
+    given = {"sections": ["representations"], "budget": math.inf, "generator": draw} | options
+    dossier = examine(model, x, y, **given)
+    section = dossier["representations"]
+    assert not section.traceback, section.traceback
+    return dossier
+
+
+def parity():
+    """Two bits and their parity, which is linear after one layer of units and not before."""
+    x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]).repeat(16, 1)
+    hidden = nn.Linear(2, 2)
+    hidden.weight.data, hidden.bias.data = torch.ones(2, 2), torch.tensor([0.0, -1.0])
+    last = nn.Linear(2, 2)
+    last.weight.data = torch.tensor([[0.0, 0.0], [1.0, -2.0]])
+    last.bias.data = torch.tensor([0.5, 0.0])
+    model = nn.Sequential(hidden, nn.ReLU(), last)
+    y = (x.sum(1) == 1).long()
+    assert bool((model(x).argmax(1) == y).all())
+    return model, x, y
+
+
+def test_parity_is_read_off_after_the_units():
+    model, x, y = parity()
+    section = found(model, x, y)["representations"]
+    assert section.layers == ("0", "2")
+    assert section.probe_scores[0] <= 0.75 < section.probe_scores[1] == 1
+    assert section.best_layer == "2"
+    assert section.lost_by_the_end == 0
+    assert section["best_score"].error[0] > 0.85
+
+
+def test_a_layer_that_forgets_is_found():
+    x = torch.randn(200, 4)
+    y = (x[:, 0] > 0).long()
+    knows, forgets = nn.Linear(4, 3), nn.Linear(3, 2)
+    knows.weight.data = torch.eye(4)[:3] * torch.tensor([[9.0], [1], [1]])
+    forgets.weight.data = torch.tensor([[0.0, 1, 0], [0, 0, 1]])
+    dossier = found(nn.Sequential(knows, forgets), x, y)
+    assert dossier["representations"].best_layer == "0"
+    assert [f.section for f in dossier.findings if "off an earlier" in f.text] == [
+        "representations"
+    ]
+    forgets.weight.data = torch.tensor([[-1.0, 0, 0], [1, 0, 0]])
+    control = found(nn.Sequential(knows, forgets), x, y)
+    assert not control.findings
+
+
+def test_collapsed_layers_are_found():
+    x, y = torch.randn(200, 8), torch.arange(200) % 2
+    layers = [nn.Linear(8, 8) for _ in range(3)]
+    layers[1].weight.data = torch.ones(8, 1) @ torch.randn(1, 8)
+    dossier = found(nn.Sequential(*layers, nn.Linear(8, 2)), x, y)
+    assert dossier["representations"].least_hidden_rank == pytest.approx(1, abs=1e-3)
+    assert any("directions only" in finding.text for finding in dossier.findings)
+    for layer in layers:
+        nn.init.orthogonal_(layer.weight)
+    control = found(nn.Sequential(*layers, nn.Linear(8, 2)), x, y)
+    assert control["representations"].least_hidden_rank > 6
+    assert not any("directions only" in finding.text for finding in control.findings)
+
+
+def test_effective_rank_of_known_spectra():
+    base = torch.eye(4).repeat(2, 1)
+    base[4:] *= -1
+    assert effective_rank(base) == pytest.approx(4)
+    assert effective_rank(base @ torch.diag(torch.tensor([1.0, 1, 0, 0]))) == pytest.approx(2)
+    p = torch.tensor([0.8, 0.2])
+    expected = float(torch.exp(-(p * p.log()).sum()))
+    scaled = base[:, :2] @ torch.diag(p.sqrt())
+    assert effective_rank(scaled[scaled.abs().sum(1) > 0]) == pytest.approx(expected)
+    assert effective_rank(torch.ones(5, 3)) == 0
+
+
+def test_tokens_and_numbers_and_nothing():
+    x = torch.randint(6, (40, 5))
+    tokens = found(nn.Sequential(nn.Embedding(6, 6), nn.Linear(6, 6)), x)["representations"]
+    assert tokens.status == "measured"
+    assert len(tokens.probe_scores) == 2
+    z = torch.randn(60, 3)
+    numbers = found(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)), z, z[:, :1])
+    assert numbers["representations"].probe_scores[0] > 0.99
+    nothing = found(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2)), z)["representations"]
+    assert "probe_scores" not in nothing
+    assert "without targets" in nothing.sentence
+
+
+def test_blocks_of_many_layers_are_few():
+    blocks = [nn.Sequential(nn.Linear(6, 6), nn.ReLU()) for _ in range(30)]
+    model = nn.Sequential(nn.Linear(4, 6), nn.Sequential(*blocks), nn.Linear(6, 2))
+    section = found(model, torch.randn(50, 4), torch.arange(50) % 2)["representations"]
+    assert len(section.layers) == 8
+    assert section.layers[0] == "0"
+    assert section.layers[-1] == "2"
+
+
+def test_what_no_layer_knows_is_said():
+    """Random next tokens: the last position of each sequence has no target and is no class."""
+    model = nn.Sequential(nn.Embedding(20, 6), nn.Linear(6, 20))
+    section = found(model, torch.randint(20, (60, 4)))["representations"]
+    assert section.chance < 0.15  # a fourth and more, if positions without target were a class
+    low, high = section["last_score"].error
+    assert low <= section.last_score <= high
+    at_chance = section.best_score <= section.chance
+    assert ("cannot be read off any layer" in section.sentence) == at_chance
+    nothing = nn.Embedding.from_pretrained(torch.zeros(20, 6))
+    constant = nn.Sequential(nothing, nn.Linear(6, 20))
+    blind = found(constant, torch.randint(20, (60, 4)))["representations"]
+    assert "the class cannot be read off any layer better than by chance" in blind.sentence

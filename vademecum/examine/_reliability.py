@@ -1,0 +1,178 @@
+r"""How far confidences are from frequencies: estimators on bins, and the best temperature.
+
+For confidences $p_i$ and whether each answer was right, $c_i \in \{0, 1\}$, in bins $b$ of equal
+mass $w_b$ with means $\bar p_b, \bar c_b$ of $n_b$ examples,
+
+$$\widehat{\mathrm{CE}}^2 = \sum_b w_b \Big[ (\bar p_b - \bar c_b)^2
+- \frac{\bar c_b (1 - \bar c_b)}{n_b - 1} \Big]$$
+
+has no bias from the noise in $\bar c_b$, which the plain estimate has (Kumar, Liang, Ma, Verified
+uncertainty calibration, NeurIPS, 2019). Its variance is about $\sum_b w_b^2 (4 \delta_b^2 v_b + 2
+v_b^2)$ for $\delta_b = \bar p_b - \bar c_b$ and $v_b$ the variance of $\bar c_b$, whence a normal
+interval of 95 %. Binning can only make the error smaller: what is estimated is that of the bins.
+
+Brier's score of being right splits into reliability, resolution, uncertainty and two terms within
+bins (Stephenson, Coelho, Jolliffe, Two extra components in the Brier score decomposition, Weather
+and Forecasting, 2008):
+
+$$\overline{(p - c)^2} = \sum_b w_b (\bar p_b - \bar c_b)^2 - \sum_b w_b (\bar c_b - \bar c)^2
++ \bar c (1 - \bar c) + \overline{(p - \bar p_b)^2}
+- 2\, \overline{(p - \bar p_b)(c - \bar c_b)} .$$
+
+The best temperature minimises $-\overline{\log \mathrm{softmax}(z / T)_y}$, which is convex in
+$1 / T$; its standard error is that of an M-estimator.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vademecum.results import one_line
+
+__all__ = ["BestTemperature", "Bins", "BrierParts", "best_temperature", "binned", "brier_parts"]
+
+_NORMAL = 1.959963985  # two-sided, 95 %
+_WIDEST = 1e12  # inverse temperatures that are searched, up to this and down to its inverse
+
+
+class Bins(NamedTuple):
+    """Confidences and frequencies in bins of equal mass.
+
+    Example:
+        >>> p = torch.tensor([0.5, 0.5, 0.9, 0.9]).double()
+        >>> binned(p, torch.tensor([True, False, True, True]), 2).frequency
+        tensor([0.5000, 1.0000], dtype=torch.float64)
+    """
+
+    confidence: Tensor
+    """The mean confidence of each bin."""
+    frequency: Tensor
+    """The share of right answers in each bin."""
+    counts: Tensor
+    """How many examples are in each bin."""
+    places: Tensor
+    """The bin of each example."""
+
+    __repr__ = one_line
+
+    @property
+    def plain_error(self) -> float:
+        """The plain expected calibration error, the mean of absolute differences; it is biased."""
+        weights = self.counts / self.counts.sum()
+        return float((weights * (self.confidence - self.frequency).abs()).sum())
+
+    @property
+    def square(self) -> float:
+        """The mean square calibration error without bias; it may come out below zero."""
+        return float((self.counts / self.counts.sum() * self._gaps()).sum())
+
+    def _gaps(self) -> Tensor:
+        noise = self.frequency * (1 - self.frequency) / (self.counts - 1).clamp(min=1)
+        return (self.confidence - self.frequency).square() - noise
+
+    def error(self) -> tuple[float, float, float]:
+        """The debiased root mean square calibration error, and the ends of its interval."""
+        n, weights = self.counts, self.counts / self.counts.sum()
+        gaps, square = self._gaps(), self.square
+        # where all of a bin are right, or none, the noise is not zero: as if half of one were not
+        smooth = (self.frequency * n + 0.5) / (n + 1)
+        noise = smooth * (1 - smooth) / n
+        variance = weights.square() * (4 * gaps.clamp(min=0) * noise + 2 * noise.square())
+        spread = _NORMAL * math.sqrt(float(variance.sum()))
+        low, high = max(square - spread, 0.0), max(square, 0.0) + spread
+        return math.sqrt(max(square, 0.0)), math.sqrt(low), math.sqrt(high)
+
+
+def binned(confidence: Tensor, right: Tensor, bins: int) -> Bins:
+    """Sort confidences into bins of equally many, equal ones into the same bin."""
+    p, c = confidence.double(), right.double()
+    _, place, counts = p.unique(return_inverse=True, return_counts=True)
+    middle = counts.cumsum(0) - counts / 2  # the rank of each value
+    index = (middle / len(p) * bins).long().clamp(max=bins - 1)[place]
+    kept, index = index.unique(return_inverse=True)
+    count = torch.zeros(len(kept), dtype=p.dtype, device=p.device).index_add_(
+        0, index, torch.ones_like(p)
+    )
+    sums = [torch.zeros_like(count).index_add_(0, index, t) / count for t in (p, c)]
+    return Bins(sums[0], sums[1], count, index)
+
+
+class BrierParts(NamedTuple):
+    """The parts of Brier's score of being right."""
+
+    score: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    within: float
+    """What is within bins: the score is reliability - resolution + uncertainty + this."""
+
+    __repr__ = one_line
+
+
+def brier_parts(confidence: Tensor, right: Tensor, bins: Bins) -> BrierParts:
+    """Split Brier's score of confidences."""
+    p, c, weights = confidence.double(), right.double(), bins.counts / bins.counts.sum()
+    off, miss = p - bins.confidence[bins.places], c - bins.frequency[bins.places]
+    mean = c.mean()
+    return BrierParts(
+        float((p - c).square().mean()),
+        float((weights * (bins.confidence - bins.frequency).square()).sum()),
+        float((weights * (bins.frequency - mean).square()).sum()),
+        float(mean * (1 - mean)),
+        float(off.square().mean() - 2 * (off * miss).mean()),
+    )
+
+
+class BestTemperature(NamedTuple):
+    """What scores should be divided by.
+
+    Example:
+        >>> z = torch.tensor([[2.0, 0.0]] * 4)  # right three times of four: odds of 3, not e^2
+        >>> best_temperature(z, torch.tensor([0, 0, 0, 1])).value
+        1.8204784...
+    """
+
+    value: float
+    """The temperature; 0 where every score is right and can grow, infinite where none is."""
+    error: float | None
+    """Its standard error."""
+    loss: float
+    """The mean cross-entropy with it."""
+
+    __repr__ = one_line
+
+
+def best_temperature(z: Tensor, y: Tensor) -> BestTemperature:
+    """The temperature with the least cross-entropy, for scores (n, k) and classes (n,)."""
+    scale = float((z.amax(1) - z.amin(1)).double().mean()) or 1.0
+    low, high = math.log(1 / _WIDEST), math.log(_WIDEST)
+    slope, _ = _slopes(z, y, math.exp(high) / scale)
+    if float(slope.mean()) <= 0:  # every answer is right: the colder the better
+        return BestTemperature(0.0, None, 0.0)
+    slope, _ = _slopes(z, y, math.exp(low) / scale)
+    if float(slope.mean()) >= 0:
+        return BestTemperature(math.inf, None, math.log(z.shape[1]))
+    for _ in range(70):
+        middle = (low + high) / 2
+        slope, _ = _slopes(z, y, math.exp(middle) / scale)
+        low, high = (low, middle) if float(slope.mean()) > 0 else (middle, high)
+    beta = math.exp((low + high) / 2) / scale
+    slope, curvature = _slopes(z, y, beta)
+    error = (
+        float(slope.square().mean().sqrt()) / len(y) ** 0.5 / max(float(curvature.mean()), 1e-300)
+    )
+    loss = F.cross_entropy(z.double() * beta, y)
+    return BestTemperature(1 / beta, error / beta**2, float(loss))
+
+
+def _slopes(z: Tensor, y: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """Derivatives of each example's cross-entropy in the inverse temperature, first and second."""
+    z = z.double()
+    p = (beta * z).softmax(1)
+    mean = (p * z).sum(1)
+    own = z.gather(1, y[:, None])[:, 0]
+    return mean - own, (p * (z - mean[:, None]).square()).sum(1)

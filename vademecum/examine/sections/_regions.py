@@ -1,0 +1,183 @@
+r"""Linear pieces between examples and on a plane through three of them, as many as time allows.
+
+A piecewise-linear network is bent at the walls between its pieces. On segments from example to
+example they are counted exactly; the plane through three examples is cut into exact polygons, which
+may be millions. So the rectangle of the plane is made smaller about its first example until a count
+is in sight: with $k_1$ and $k_2$ pieces on its diagonals, lines in general position would make
+about $k_1 k_2 / 2$ polygons. How small is guessed from pieces between examples, then looked at.
+"""
+
+from collections.abc import Iterator
+from math import inf, sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vademecum.approximation import (
+    Plane,
+    Regions,
+    Segments,
+    certify_regions,
+    linear_regions,
+    plane_through,
+    regions_along,
+)
+from vademecum.examine._clock import Clock
+from vademecum.examine._section import Item
+from vademecum.examine._study import Study
+from vademecum.examine.dossier import Measurement
+
+__all__ = ["Pieces", "pieces"]
+
+_PAIRS = 16  # segments between examples
+_FEW, _MANY = 100, 3000  # polygons to look for at first and at last
+_LIMIT = 20  # times as many polygons as were in sight are an error
+_SEED = "linear regions"
+_TRIAL = 200  # the part of a segment by which it is seen what the whole takes
+
+
+class Pieces(NamedTuple):
+    """What was found, for the sentence and the picture."""
+
+    regions: Regions | None = None
+    points: Tensor | None = None
+    share: float = 1.0
+    between: float | None = None
+    density: float = 0.0
+    """Pieces on a segment of length 1 between examples, on average."""
+    segment: Segments | None = None
+    """Where inputs are single numbers: from the least example to the largest."""
+    why_not: str = ""
+
+
+def pieces(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
+    """Measure linear pieces, and give what was found again and again as it grows."""
+    found, part = Pieces(), clock.spend(0.4)
+    try:
+        for item in _between(study, x, part):
+            found = item if isinstance(item, Pieces) else found
+            yield item
+    except ValueError as error:  # which names the step that is not piecewise linear
+        yield Pieces(why_not=str(error).partition("\n")[0])
+        return
+    if found.segment is not None:
+        return
+    plane = _plane(x)
+    if plane is None:
+        yield found._replace(why_not="there are no three examples that span a plane")
+        return
+    for most in clock.portions(_FEW, _MANY, what="linear regions to look for"):
+        found = _on_plane(study, plane, most, found)._replace(points=plane[1])
+        yield from _counted(study, found)
+        yield found
+        if found.share == 1.0:  # a larger number would not find more
+            break
+    clock.cut = ", ".join(filter(None, (part.cut, clock.cut)))
+
+
+def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
+    """Pieces on the way from one example to another."""
+    pairs, ways, lengths = _pairs(x), [], []
+    density = _too_dear(study, *pairs[0], clock)
+    if density is not None:
+        yield Pieces(density=density)
+        return
+    for m in clock.portions(1, len(pairs), what="pairs of examples"):
+        for a, b in pairs[len(ways) : m]:
+            ways.append(regions_along(study.network, a, b, memory=study.memory))
+            lengths.append(float((b - a).double().norm()))
+        counts = torch.tensor([len(way.maps) for way in ways], dtype=torch.float64)
+        mean, m = float(counts.mean()), len(ways)
+        if x[0].numel() == 1:
+            how = "exact, on the segment from the least example to the largest"
+            yield Measurement("linear_pieces", int(mean), None, "pieces", method=how)
+            yield Pieces(between=mean, segment=ways[0])
+            return
+        spread = float(counts.std()) / sqrt(m) if m > 1 else None
+        how = "counted exactly on segments between pairs of examples; n pairs, error of their mean"
+        each = tuple(counts.tolist())
+        yield Measurement("pieces_between_examples", mean, spread, "pieces", m, how, each)
+        yield Pieces(between=mean, density=float(counts.sum()) / sum(lengths))
+
+
+def _too_dear(study: Study, a: Tensor, b: Tensor, clock: Clock) -> float | None:
+    """Where a whole segment has no time: pieces on a segment of length 1, from a short one."""
+    start = clock.left()
+    if start == inf:
+        return None
+    way = regions_along(study.network, a, a + (b - a) / _TRIAL, memory=study.memory)
+    seconds = _TRIAL * (start - clock.left())
+    if seconds <= clock.left():
+        return None
+    clock.cut = f"no pieces between examples, of which one pair takes about {seconds:.0f} s"
+    return _TRIAL * len(way.maps) / float((b - a).double().norm())
+
+
+def _counted(study: Study, found: Pieces) -> Iterator[Item]:
+    regions = found.regions
+    assert regions is not None
+    draw = study.generator(_SEED)
+    holds = certify_regions(study.network, regions, generator=draw, memory=study.memory).holds
+    how = "exact polygons on a plane through three examples"
+    how += (
+        ", which agree with activation patterns" if holds else ", NOT all of which the network has"
+    )
+    if found.share < 1:
+        how += f"; on {found.share:.2g} of the rectangle that holds them, around the first"
+    yield Measurement("linear_regions", len(regions.maps), None, "regions", method=how)
+    how = "of the rectangle around three examples, by area"
+    yield Measurement("plane_share", found.share, method=how)
+
+
+def _pairs(x: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Ends of segments that are no points."""
+    if x[0].numel() == 1:
+        order = x.flatten().argsort()
+        return [(x[order[0]], x[order[-1]])]
+    found = [(a, b) for a, b in zip(x[0::2], x[1::2], strict=False) if not a.equal(b)]
+    if not found:
+        raise ValueError("all examples are equal")
+    return found[:_PAIRS]
+
+
+def _plane(x: Tensor) -> tuple[Plane, Tensor] | None:
+    """The plane through the first three examples that have one."""
+    others = [i for i in range(1, min(len(x), 20)) if not x[i].equal(x[0])]
+    for j in others[1:]:
+        try:
+            return plane_through(x[0], x[others[0]], x[j]), x[[0, others[0], j]]
+        except ValueError:  # on a line
+            continue
+    return None
+
+
+def _on_plane(study: Study, plane: tuple[Plane, Tensor], most: int, found: Pieces) -> Pieces:
+    """The polygons on as much of the plane as has about so many of them."""
+    whole = plane[0]
+    s, t = (high - low for low, high in zip(whole.low, whole.high, strict=True))
+    sides = (found.density * sqrt(s**2 + t**2)) ** 2 / 2  # if all of it is as between examples
+    scale, part = min(1.0, sqrt(most / max(sides, 1.0))), whole
+    for _ in range(12):
+        part = whole._replace(low=_times(scale, whole.low), high=_times(scale, whole.high))
+        seen = _in_sight(study, part)
+        if seen <= most:
+            break
+        scale *= min(0.8, sqrt(most / seen))
+    regions = linear_regions(study.network, part, max_regions=_LIMIT * most, memory=study.memory)
+    return found._replace(regions=regions, share=scale**2)
+
+
+def _times(scale: float, ends: tuple[float, float]) -> tuple[float, float]:
+    return scale * ends[0], scale * ends[1]
+
+
+def _in_sight(study: Study, plane: Plane) -> float:
+    """About how many polygons there are, by what the diagonals cross."""
+    (s0, t0), (s1, t1) = plane.low, plane.high
+    corners = plane.at(torch.tensor([[s0, t0], [s1, t1], [s0, t1], [s1, t0]]).to(plane.u))
+    counts = [
+        len(regions_along(study.network, a, b, memory=study.memory).maps)
+        for a, b in (corners[:2], corners[2:])
+    ]
+    return counts[0] * counts[1] / 2
