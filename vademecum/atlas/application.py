@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -28,17 +28,22 @@ from vademecum.atlas.links import Links
 from vademecum.atlas.network import Dossier
 from vademecum.atlas.pages import Pages
 from vademecum.atlas.sources import our_modules
+from vademecum.atlas.training_run import look_at_run
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import Claim, Report
 from vademecum.claims.workers import Closed
 from vademecum.errors import UsageError
 from vademecum.figures import has_curves
 from vademecum.pictures import Picture
+from vademecum.sheet import Form, PrinterMissing, print_pdf
+from vademecum.typeset import FONT
 
 __all__ = ["STATIC", "application"]
 
 STATIC = Path(__file__).parent / "static"
+_TYPES = {"html": "text/html", "pdf": "application/pdf"}
 _FORM = "application/x-www-form-urlencoded"
+_SECONDS_TO_NEXT_LOOK = "5"
 
 
 def application(
@@ -49,6 +54,7 @@ def application(
     hosts: Iterable[str],
     cookie: str = "vademecum",
     look: Callable[[], Dossier | None] = lambda: None,
+    run: Path | None = None,
 ) -> Gate:
     """The atlas as one ASGI application.
 
@@ -59,8 +65,9 @@ def application(
         hosts: The names and ports by which the server may be called.
         cookie: The name of the cookie that keeps the secret.
         look: Looks at the user's network, in its own time.
+        run: The folder of a training run to follow.
     """
-    site = _Site(verdicts, drawings, look)
+    site = _Site(verdicts, drawings, look, run)
 
     @asynccontextmanager
     async def closing(_: Starlette) -> AsyncIterator[None]:
@@ -77,9 +84,13 @@ def application(
 
 
 class _Site:
-    def __init__(self, verdicts: Verdicts, drawings: Drawings, look: Callable[[], Dossier | None]):
-        self.verdicts, self.drawings, self.look = verdicts, drawings, look
-        self.pages = Pages(verdicts, Links(), drawings)
+    def __init__(
+        self, verdicts: Verdicts, drawings: Drawings, look: Callable[[], Dossier | None],
+        run: Path | None = None,
+    ):  # fmt: skip
+        self.verdicts, self.drawings, self.look, self.folder = verdicts, drawings, look, run
+        self.printing = asyncio.Lock()
+        self.pages = Pages(verdicts, Links(), drawings, follows_run=run is not None)
         self.pictures = {picture.id: picture for picture in self.pages.pictures}
 
     def routes(self) -> list[Route | Mount]:
@@ -88,7 +99,9 @@ class _Site:
             _page("/", lambda _: pages.home()),
             _page("/errata", lambda _: pages.errata()),
             _page("/course", lambda _: pages.course()),
+            Route("/sheet-{form}.{kind}", self.sheet),
             _page("/network", lambda _: pages.network(self.look())),
+            Route("/run", self.run),
             _page("/rooms/{room}", self.room),
             _page("/rooms/{room}/{name}", lambda request: pages.statement(self._claim(request))),
             Route("/pictures/{room}/{name}.svg", self.drawing),
@@ -100,6 +113,7 @@ class _Site:
             Route("/rooms/{room}/{name}/break/{index}", self.breaking, methods=["POST"]),
             Route("/check", self.check, methods=["GET", "POST", "DELETE"]),
             Mount("/static", StaticFiles(directory=STATIC)),
+            Mount("/maths", StaticFiles(directory=FONT)),
         ]
 
     def room(self, request: Request) -> str:
@@ -121,6 +135,27 @@ class _Site:
         if module not in our_modules():
             raise HTTPException(404, f"There is no module {module[:80]!r}.")
         return self.pages.source(module)
+
+    async def sheet(self, request: Request) -> Response:
+        form, kind = request.path_params["form"], request.path_params["kind"]
+        if form not in get_args(Form) or kind not in ("html", "pdf"):
+            raise HTTPException(404)
+        async with self.printing:  # one after the other: each takes a browser
+            made: str | bytes = await run_in_threadpool(self.pages.sheet, form)
+            if kind == "pdf":
+                try:
+                    made = await run_in_threadpool(print_pdf, made)
+                except PrinterMissing as error:
+                    raise HTTPException(503, f"{error}: take the HTML and print it.") from error
+        name = {"Content-Disposition": f'attachment; filename="sheet-{form}.{kind}"'}
+        return Response(made, media_type=_TYPES[kind], headers=name)
+
+    async def run(self, _: Request) -> Response:
+        if self.folder is None:
+            raise HTTPException(404, "No run is followed: vade atlas --run FOLDER does.")
+        view = await run_in_threadpool(look_at_run, self.folder)
+        again = {} if view.ended else {"Refresh": _SECONDS_TO_NEXT_LOOK}
+        return HTMLResponse(await run_in_threadpool(self.pages.run, view), headers=again)
 
     async def search(self, _: Request) -> Response:
         return JSONResponse(await run_in_threadpool(self.pages.search))

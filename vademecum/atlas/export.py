@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vademecum.atlas.application import STATIC
 from vademecum.atlas.drawings import draw_picture, positions
@@ -28,10 +28,13 @@ from vademecum.errors import UsageError
 from vademecum.figures import has_curves
 from vademecum.pictures import find_picture
 from vademecum.progress import ticking
+from vademecum.sheet import Form
+from vademecum.typeset import FONT
 
 __all__ = ["export_site"]
 
 _MARK = "index.html"
+_OF_ALL = ("home", "errata", "sheet")  # pages that tell the verdicts of all claims
 _JOBS = min(os.cpu_count() or 1, 8)
 
 
@@ -69,6 +72,7 @@ def export_site(
                 _write(folder / tasks[task], task.result())
                 tick(1)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
+        shutil.copytree(FONT, folder / "maths", dirs_exist_ok=True)
     finally:
         crew.shutdown(cancel_futures=True)
         known.close()
@@ -107,7 +111,7 @@ def _tasks(
         if report is not None and has_curves(report):
             yield crew.submit(figure, report), f"figures/{name}.svg"
     for path, kind, *words in _pages(pages, dossier):
-        known = {n: verdicts.known(n) for n in claims if kind in ("home", "errata") or n in words}
+        known = {n: verdicts.known(n) for n in claims if kind in _OF_ALL or n in words}
         if kind == "room":
             known = {n: verdicts.known(n) for n in claims if n.startswith(f"{words[0]}.")}
         yield crew.submit(_page, claims, known, path.count("/"), kind, *words), path
@@ -121,6 +125,8 @@ def _pages(pages: Pages, dossier: Dossier | None) -> Iterator[tuple[Any, ...]]:
         yield path, kind
     for kind in ("errata", "course"):
         yield f"{kind}.html", kind
+    for form in get_args(Form):
+        yield f"sheet-{form}.html", "sheet", form
     yield "network.html", "network", dossier
     for name in pages.verdicts.claims:
         yield f"rooms/{name.replace('.', '/')}.html", "statement", name

@@ -16,7 +16,6 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 import vademecum
-from vademecum.atlas.chapters import Chapter, chapters, prerequisites, sheets
 from vademecum.atlas.controls import controls
 from vademecum.atlas.drawings import positions
 from vademecum.atlas.links import Links
@@ -24,10 +23,13 @@ from vademecum.atlas.network import Dossier
 from vademecum.atlas.search import entries
 from vademecum.atlas.sources import parts_of, place_of, room_exports, source_text
 from vademecum.atlas.statements import GRADES, Statement, compared, grouped
+from vademecum.atlas.training_run import RunView
 from vademecum.atlas.verdicts import Verdicts
-from vademecum.claims import Claim, Report
+from vademecum.claims import Checked, Claim, Report, environment
+from vademecum.claims.chapters import Chapter, chapters, prerequisites, sheets
 from vademecum.claims.evidence import short
 from vademecum.pictures import Picture, pictures
+from vademecum.sheet import Form, sheet
 from vademecum.typeset import in_words, typeset
 
 __all__ = ["Pages"]
@@ -49,10 +51,14 @@ class Pages:
         links: How pages refer to each other.
         drawings: Has `svg(picture, knobs)`, for a drawing that stands in a page when it arrives;
             None if pages are files.
+        follows_run: Whether there is a page on a training run.
     """
 
-    def __init__(self, verdicts: Verdicts, links: Links, drawings: Any):
+    def __init__(
+        self, verdicts: Verdicts, links: Links, drawings: Any, *, follows_run: bool = False
+    ):
         self.verdicts, self.links, self.drawings = verdicts, links, drawings
+        self.follows_run = follows_run
         known = {claim.room for claim in verdicts.claims.values()}
         self.rooms = [room for room in vademecum.ROOMS if room in known]
         self.rooms += sorted(known - {*self.rooms})
@@ -137,9 +143,21 @@ class Pages:
         by_room = [(room, _about(room), self.chapters(room)) for room in self.rooms]
         return self._render("course.html", rooms=by_room, sheets=sheets(self._in_order()))
 
+    def sheet(self, form: Form) -> str:
+        """The formula sheet for print, with what is known of the claims."""
+        found = [known for known in map(self.verdicts.known, self.verdicts.claims) if known.report]
+        reports = tuple(known.report for known in found if known.report)
+        started = max((known.checked for known in found), default="")
+        checked = Checked(started, environment(), reports) if found else None
+        return sheet(self.verdicts.claims.values(), form=form, reports=checked)
+
     def network(self, dossier: Dossier | None) -> str:
         """A user's network, or how to name one."""
         return self._render("network.html", dossier=dossier)
+
+    def run(self, view: RunView) -> str:
+        """A training run, as far as it has got."""
+        return self._render("run.html", view=view, curves=view.curves and _embedded(view.curves))
 
     def source(self, module: str) -> str:
         """The source of one of our modules, with a target for every line."""
@@ -215,7 +233,8 @@ class Pages:
 
     def _render(self, template: str, **values: Any) -> str:
         page = _environment().get_template(template)
-        return page.render(link=self.links, version=vademecum.__version__, **values)
+        known = {"link": self.links, "version": vademecum.__version__, "follows": self.follows_run}
+        return page.render(**known, **values)
 
 
 def _embedded(svg: bytes) -> str:

@@ -15,6 +15,7 @@ import webbrowser
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from multiprocessing import forkserver, get_all_start_methods
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vademecum.errors import UsageError
@@ -47,6 +48,7 @@ def serve(
     browser: bool = True,
     network: str | None = None,
     shape: tuple[int, ...] | None = None,
+    run: Path | None = None,
 ) -> None:
     """Serve the atlas until it is interrupted, and print the one address to open.
 
@@ -57,6 +59,7 @@ def serve(
         browser: Whether to open the address.
         network: The user's network, as FILE.py:OBJECT.
         shape: The shape of one of its examples.
+        run: The folder of a training run to follow.
 
     Raises:
         UsageError: If the address cannot be bound, or the host is not local and nothing is allowed.
@@ -71,13 +74,14 @@ def serve(
         names = [*_LOCAL, *allow]
         hosts = [f"{name}:{port}" for name in names] + (names if port == 80 else [])
         token = secrets.token_urlsafe(24)
-        address = f"http://{allow[0] if host not in _LOCAL else host}:{port}/?token={token}"
+        site = f"http://{allow[0] if host not in _LOCAL else host}:{port}"
+        address = f"{site}/{'run' if run else ''}?token={token}"
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
         prepare()
         gc.disable()  # until all is imported
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again at the end
             look = Looking(network, shape)
-            _run(bound, address, hosts, token, look, browser=browser)
+            _run(bound, address, hosts, token, look, run, browser=browser)
     print("The atlas has stopped.")
 
 
@@ -87,6 +91,7 @@ def _run(
     hosts: list[str],
     token: str,
     look: "Looking",
+    run: Path | None,
     *,
     browser: bool,
 ) -> None:
@@ -99,7 +104,9 @@ def _run(
 
     verdicts, drawings = Verdicts(select(), nice=10), Drawings()
     cookie = f"vademecum-{bound.getsockname()[1]}"
-    app = application(verdicts, drawings, token=token, hosts=hosts, cookie=cookie, look=look)
+    app = application(
+        verdicts, drawings, token=token, hosts=hosts, cookie=cookie, look=look, run=run
+    )
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -22,15 +22,18 @@ from vademecum import __version__
 from vademecum.cli.atlas import atlas
 from vademecum.cli.check import check
 from vademecum.cli.draw import draw, knobs_as_flags
+from vademecum.cli.examine import examine
 from vademecum.cli.ledger import claims, errata, show
 from vademecum.cli.machine import data, doctor
+from vademecum.cli.sheet import sheet
+from vademecum.cli.train import add_recipe_flags, train, training_words
 from vademecum.errors import UsageError
 
 __all__ = ["main"]
 
 COMMANDS: dict[str, Callable[..., int]] = {
     command.__name__: command
-    for command in (atlas, check, claims, show, errata, draw, data, doctor)
+    for command in (atlas, check, claims, show, errata, draw, sheet, train, examine, data, doctor)
 }
 
 _METAVARS = {int: "N", float: "SECONDS", Path: "FILE"}
@@ -44,7 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     try:
-        chosen = _parser().parse_args(_knobs_as_flags(argv) or ["--help"])
+        words = _knobs_as_flags(argv)
+        chosen = _parser(words).parse_args(words or ["--help"])
         code = COMMANDS[chosen.command](**chosen[chosen.command].as_dict())
         sys.stdout.flush()  # here, where a broken pipe is still ours to handle
         return code
@@ -64,7 +68,7 @@ def _complain(message: str, *, code: int) -> int:
     return code
 
 
-def _parser() -> ArgumentParser:
+def _parser(words: list[str]) -> ArgumentParser:
     about = "The deep-learning course as one library that checks itself."
     parser = ArgumentParser(prog="vade", description=about, version=__version__, allow_abbrev=False)
     commands = parser.add_subcommands(
@@ -76,12 +80,16 @@ def _parser() -> ArgumentParser:
         child = ArgumentParser(description=about, allow_abbrev=False)
         for parameter in inspect.signature(command).parameters.values():
             _add(child, parameter, _help_of(parameter.name, text))
+        if words[:1] == [name] == ["train"]:
+            add_recipe_flags(child, words[1:])
         commands.add_subcommand(name, child, help=about.partition("\n")[0])
     return parser
 
 
 def _add(parser: ArgumentParser, parameter: inspect.Parameter, text: str) -> None:
     name, default, kind = parameter.name, parameter.default, parameter.annotation
+    if parameter.kind is parameter.VAR_KEYWORD:  # whose flags are not known yet
+        return
     if get_origin(kind) in (Union, UnionType):  # X | None: None is the default, not to be typed
         kind = get_args(kind)[0]
     options: dict[str, Any] = {"help": text}
@@ -89,6 +97,8 @@ def _add(parser: ArgumentParser, parameter: inspect.Parameter, text: str) -> Non
         options |= {"action": "store_true"}
     elif kind == list[str]:
         options |= {"action": "append", "type": str, "default": [], "metavar": "NAME=VALUE"}
+    elif kind == Sequence[str]:
+        options |= {"nargs": "+", "type": str, "default": (), "metavar": "NAME"}
     elif get_origin(kind) is Literal:
         options |= {"choices": get_args(kind), "default": default}
     else:
@@ -104,7 +114,7 @@ def _add(parser: ArgumentParser, parameter: inspect.Parameter, text: str) -> Non
 
 def _help_of(name: str, text: str) -> str:
     """The lines on one argument in a Google-style docstring."""
-    found = re.search(rf"^    {name}: (.*(?:\n {{8}}.*)*)", text, re.MULTILINE)
+    found = re.search(rf"^    \**{name}: (.*(?:\n {{8}}.*)*)", text, re.MULTILINE)
     return re.sub(r"\s+", " ", found[1]) if found else ""
 
 
@@ -112,6 +122,8 @@ def _knobs_as_flags(argv: list[str]) -> list[str]:
     # argparse takes optional positionals only next to the first one; flags go anywhere.
     if argv[:1] == ["draw"]:
         return ["draw", *knobs_as_flags(argv[1:])]
+    if argv[:1] == ["train"]:
+        return ["train", *training_words(argv[1:])]
     if argv[:1] != ["show"]:
         return argv
     return [f"--set={word}" if re.match(r"[A-Za-z_]\w*=", word) else word for word in argv]

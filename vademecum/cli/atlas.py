@@ -15,6 +15,7 @@ def atlas(
     no_browser: bool = False,
     network: str | None = None,
     input: str | None = None,
+    run: Path | None = None,
     export: Path | None = None,
 ) -> int:
     """Open the course in the browser: every statement with its verdict, live pictures, the errata.
@@ -26,10 +27,13 @@ def atlas(
         no_browser: Print the address and do not open it.
         network: A network of yours to look at, as FILE.py:OBJECT.
         input: The shape of one example for it, as in 3,32,32.
+        run: The folder of a training run, whose curves to follow.
         export: Write the pages as files into this folder, and stop.
     """
     if not 0 <= port < 65536:
         raise UsageError(f"--port must be between 0 and 65535, got {port}")
+    if run is not None and not (run / "config.json").is_file():
+        raise UsageError(f"--run {run} must be the folder of a run, with its config.json")
     shape = None
     if network is not None or input is not None:  # complains before anything is started
         from vademecum.atlas.network import parse_shape, split_name
@@ -46,7 +50,8 @@ def atlas(
 
         allow = [name.strip() for name in allow_host.split(",") if name.strip()]
         open_it = not no_browser
-        serve(host=host, port=port, allow=allow, browser=open_it, network=network, shape=shape)
+        serve(host=host, port=port, allow=allow, browser=open_it, network=network, shape=shape,
+              run=run)  # fmt: skip
     except ModuleNotFoundError as error:
         raise UsageError(f"the atlas needs {error.name}: pip install 'vademecum[atlas]'") from None
     return 0
