@@ -5,13 +5,21 @@ REPORTS ?=
 ARGS ?=
 BIN = .venv/bin
 
-.PHONY: atlas check test test-slow lint tables stale docs pictures bench outside clean
+.PHONY: atlas check sheet test test-slow lint tables stale docs pictures bench outside examined clean
 
 atlas: .venv/core  ## the product's first command: the course in the browser
 	@$(BIN)/vade atlas $(ARGS)
 
 check: .venv/core  ## run every claim of the course
 	@$(BIN)/vade check $(ARGS)
+
+# A claim that does not hold is printed as such; then the last line of both fails.
+sheet: .venv/core  ## the formula sheet for print: build/sheet-cheat.pdf, build/sheet-full.pdf
+	@$(if $(REPORTS),,$(BIN)/vade check --json build/claims.json || true)
+	@for form in cheat full; do \
+	  $(BIN)/vade sheet --form $$form --reports $(or $(REPORTS),build/claims.json) \
+	    --out build/sheet-$$form.pdf $(ARGS) || code=$$?; \
+	done; exit $${code:-0}
 
 # One thread a worker: threads that wait for each other on busy cores cost more than they bring.
 test: .venv/dev  ## every test, doctest and claim that is not slow
@@ -42,6 +50,9 @@ bench: .venv-bench/ready  ## ours against the peers: make bench ROOM=connectioni
 
 outside: .venv-bench/outside  ## every instrument on models that nobody here wrote
 	.venv-bench/bin/python -m bench.outside $(ARGS)
+
+examined: .venv-bench/outside  ## the dossiers of twenty models that nobody here wrote
+	.venv-bench/bin/python -m bench.outside.examined $(ARGS)
 
 clean:
 	rm -rf .venv .venv-bench .venv-neural-tangents docs/_build

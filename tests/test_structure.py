@@ -25,9 +25,9 @@ COURSE = (
 TOP = (
     *("claims", "figures", "testing", "data", "arguments", "estimators", "randomness", "results"),
     *("arrays", "models", "progress", "errors", "files", "pictures", "canvas", "typeset", ""),
-    *("expectations", "sliders"),
+    *("expectations", "sliders", "scripts"),
 )
-APPLICATIONS = ("cli", "doctor", "train", "examine", "atlas", "__main__")
+APPLICATIONS = ("cli", "doctor", "train", "examine", "sheet", "atlas", "__main__")
 FILES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MODULES = [".".join(f.relative_to(ROOT).with_suffix("").parts) for f in FILES]

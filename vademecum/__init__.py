@@ -16,7 +16,7 @@ ROOMS = (
 )
 """The finished rooms, in the order of the course; a room imports only rooms before it."""
 
-_LAZY = (*ROOMS, "claims", "data", "figures", "models", "testing")
+_LAZY = (*ROOMS, "claims", "data", "examine", "figures", "models", "testing", "train")
 
 __all__ = ["ROOMS", "__version__"]
 
