@@ -16,7 +16,8 @@ from vademecum.foundations import Ball
     by="identity",
     sources=("B-131", "C-063"),
     budget=0.5,
-    short=r"C_f = \int \|\omega\|\, |\hat f(\omega)|\, d\omega",
+    short=r"f(x) = \int e^{i \omega \cdot x} \hat f(\omega)\, d\omega: \quad"
+    r" C_f = \int \|\omega\|\, |\hat f(\omega)|\, d\omega",
 )
 def barron_constant(moment: int = 1, power: int = 0):
     r"""Barron's constant.

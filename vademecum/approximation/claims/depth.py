@@ -26,7 +26,7 @@ def twice_interpolated(x: Tensor, k: int, p: int, radius: float) -> tuple[Tensor
     sources=("B-137",),
     budget=0.5,
     full={"points": 10**4},
-    short=r"\sup_{\|x\| \le R} |F - g(\|x\|^2)| \le"
+    short=r"n k + p \text{ ReLUs}: \sup_{\|x\| \le R} |F - g(\|x\|^2)| \le"
     r" \mathrm{Lip}(g)\, n R^2 / k^2 + R^4 \sup |g''| / (8 p^2)",
 )
 def radial_depth_separation(hidden: Literal[1, 2] = 2, points: int = 1000):

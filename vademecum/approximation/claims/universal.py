@@ -65,8 +65,8 @@ def farthest_parabola(x: Tensor, y: Tensor) -> float:
     by="sampling",
     sources=("A-054", "B-123", "E-098", "E-099"),
     budget=1.0,
-    short=r"\overline{\mathrm{span}}\{\phi(w^\top x + b)\} = C(K) \iff"
-    r" \phi \text{ is no polynomial}",
+    short=r"\phi \in C: \mathrm{span}\{\phi(w^\top x + b)\} \text{ dense"
+    r" in each } C(K) \iff \phi \text{ is no polynomial}",
 )
 def universal_approximation(
     universal: tuple[Unit, ...] = ("tanh", "relu"),

@@ -57,8 +57,8 @@ def all_sequences(k: int, n: int) -> Tensor:
 
 @claim(
     by="identity", sources=("B-384", "B-388", "D-299"), budget=0.7,
-    short=r"\text{attention misses } h_{n+1-i} \text{ by} \le (n - 1) e^{-\beta};\ b \text{ bits "
-    r"tell } 2^b \text{ sequences apart}",
+    short=r"\text{orthonormal keys: } a_{i, n+1-i} \ge 1 - (n - 1) e^{-\beta};\ b"
+    r" \text{ bits tell} \le 2^b \text{ sequences apart}",
 )  # fmt: skip
 def recurrent_attention(
     sees: Literal["all states", "the last state"] = "all states",
@@ -136,8 +136,8 @@ recurrent_attention.foil("a bit less", capacity=lambda b: 2 ** (b - 1))
 
 @claim(
     by="identity", sources=("A-261",), budget=0.5,
-    short=r"\text{attention: } \|\hat v - v\| \le 2 (N - 1) e^{-\beta} \max_j \|v_j\|;\ b \text{ "
-    r"bits of state: } 2^b \ge k^N",
+    short=r"\text{orthonormal keys: } \|\hat v - v\| \le 2 (N - 1) e^{-\beta}"
+    r" \max_j \|v_j\|;\ b \text{ bits of state: } 2^b \ge k^N",
 )  # fmt: skip
 def recall_versus_compression(
     beta: float | None = 20.0,

@@ -76,7 +76,8 @@ def dot(a: list[Fraction], b: list[Fraction]) -> Fraction:
 
 @claim(
     by="identity", sources=("B-393", "C-161"), budget=0.7,
-    short=r"\mathrm{Var}(\xi \cdot x) = m, \qquad \mathrm{Var}(\xi \cdot x / \sqrt m) = 1",
+    short=r"\xi_i, x_i \text{ iid, mean 0, variance 1}: \mathrm{Var}(\xi"
+    r" \cdot x) = m, \mathrm{Var}(\xi \cdot x / \sqrt m) = 1",
 )  # fmt: skip
 def score_variance(
     scale: Callable[[int], float] | None = None, dependent: bool = False, N: int = 20_000

@@ -51,7 +51,8 @@ def labellings(x: Tensor, *, bias: bool = False) -> Tensor:
     sources=("B-049", "C-016", "C-017"),
     budget=1.0,
     full={"sizes": ((1, 1), (3, 2), (4, 2), (5, 3), (6, 3), (7, 4), (8, 3))},
-    short=r"C(s, n) = 2 \textstyle\sum_{i=0}^{n-1} \binom{s-1}{i}",
+    short=r"C(s, n) = 2 \textstyle\sum_{i=0}^{n-1} \binom{s-1}{i} \text{"
+    r" labellings of } s \text{ points in general position}",
 )
 def cover_counting(
     formula: Callable[[int, int], int] = cover_count,
@@ -126,7 +127,7 @@ cover_counting.foil("hyperplanes that may miss the origin realise more", bias=Tr
     by="identity",
     sources=("B-050", "B-051", "C-016"),
     budget=0.5,
-    short=r"C(s + 1, n) = C(s, n) + C(s, n - 1),\quad C(1, n) = 2,\quad C(s, 0) = 0",
+    short=r"C(s + 1, n) = C(s, n) + C(s, n - 1),\quad C(1, n) = 2\ (n \ge 1),\quad C(s, 0) = 0",
 )
 def cover_recurrence(
     back: int = 0, first: int = 2, most: int = 40, sizes: Sizes = ((3, 2), (5, 3), (8, 4))

@@ -40,8 +40,8 @@ def anti_hebbian(patterns: Tensor) -> HopfieldNetwork:
     sources=("B-064", "B-065", "C-021", "C-025", "E-072"),
     budget=0.5,
     full={"n": 4000, "s": 20, "flips": 400},
-    short=r"X_i \leftarrow \operatorname{sign}(\textstyle\sum_j w_{ij} X_j - b_i)"
-    r"\text{ restores } x^t \text{ for } s \ll 0.138\, n",
+    short=r"\text{Hebbian } w,\ s \ll 0.138\, n:\ X_i \leftarrow"
+    r" \operatorname{sign} \sum_j w_{ij} X_j \text{ restores } x^t",
 )
 def hopfield_network(
     couple: Callable[[Tensor], HopfieldNetwork] = HopfieldNetwork,
@@ -159,8 +159,8 @@ hopfield_hebbian_weights.foil(
     by="identity",
     sources=("B-068",),
     budget=1.0,
-    short=r"x \cdot \hat x = n - 2k,\quad x_i (\Theta \hat x)_i = n - 2k \pm 1"
-    r"\text{, with } + \text{ on flipped bits}",
+    short=r"\Theta = x x^\top - I,\ x \cdot \hat x = n - 2k:\ x_i (\Theta"
+    r" \hat x)_i = n - 2k \pm 1,\ + \text{ on flipped bits}",
 )
 def hopfield_overlap(
     step: int = 2, removed: int = 1, sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)

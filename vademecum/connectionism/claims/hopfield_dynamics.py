@@ -48,8 +48,8 @@ def in_turn(w: Tensor, theta: Tensor, x: Tensor, sweeps: int) -> tuple[Tensor, T
     sources=("B-065", "B-067", "C-022", "C-023", "E-075"),
     budget=1.0,
     full={"sizes": (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)},
-    short=r"W = W^\top,\ w_{ii} \ge 0 \implies \Delta E ="
-    r" -\Delta x_i (h_i - w_{ii} x_i + \theta_i) \le 0",
+    short=r"W = W^\top,\ w_{ii} \ge 0: -\tfrac12 \sum_{i \ne j} w_{ij} x_i x_j"
+    r" - \sum_i \theta_i x_i \text{ falls with every flip}",
 )
 def hopfield_energy(
     half: float = 0.5,

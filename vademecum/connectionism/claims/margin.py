@@ -121,8 +121,8 @@ def least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, float]:
     sources=("C-008",),
     budget=0.5,
     full={"sets": 200, "n": 30},
-    short=r"\max_{w, b} \gamma[w, b](S) = \tfrac12"
-    r" \operatorname{dist}(\operatorname{conv} S_+, \operatorname{conv} S_-)",
+    short=r"S \text{ separable}: \max_{w, b} \gamma[w, b](S) = \tfrac12"
+    r" \mathrm{dist}(\mathrm{conv} S_+, \mathrm{conv} S_-)",
 )
 def max_margin(classifier: Callable[..., Any] = largest_margin, sets: int = 4, n: int = 12):
     r"""The maximum-margin classifier and the distance of the convex hulls.

@@ -82,7 +82,8 @@ perceptron_norm_growth.foil(
     by="sampling",
     sources=("A-032", "B-048", "C-012", "C-014"),
     budget=0.5,
-    short=r"\theta^0 = 0 \implies \cos\angle(\theta^*, \theta^s) \ge \gamma \sqrt{s} / R",
+    short=r"\|x\| \le R, \theta^* \text{ of margin } \gamma > 0, \theta^0 = 0:"
+    r" \cos\angle(\theta^*, \theta^s) \ge \gamma \sqrt s / R",
 )
 def perceptron_alignment(start: int = 0, power: float = 1 / 2, sets: int = 3, n: int = 30):
     r"""The weights of a perceptron align with every separator.

@@ -108,8 +108,8 @@ def paired(g: np.ndarray, source: np.ndarray, taps: int) -> list[float]:
     by="identity",
     sources=("B-284", "B-285", "D-214"),
     budget=1.0,
-    short=r"\partial f / \partial w ="
-    r" \mathrm{rot}_\pi(x) * (\mathrm{mat}(v) \odot \sigma'(x * w))",
+    short=r"\partial_w v^\top \mathrm{vec}\, \sigma(x * w) = \mathrm{rot}_\pi(x)"
+    r" * (\mathrm{mat}(v) \odot \sigma'(x * w))",
 )
 def kernel_gradient(
     rotated: bool = True,

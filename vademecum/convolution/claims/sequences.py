@@ -209,8 +209,8 @@ class Copy(nn.Module):
 @claim(
     by="identity",
     sources=("D-263",),
-    short=r"(1 - \varepsilon)^L \le \sigma_i \le (1 + \varepsilon)^L,"
-    r"\ \text{without shortcuts}\ \sigma_i \le \varepsilon^L",
+    short=r"\|J_{g_l}\| \le \epsilon: (1 - \epsilon)^L \le \sigma_i \le (1 +"
+    r" \epsilon)^L;\ \text{plain: } \sigma_i \le \epsilon^L",
 )
 def wavenet_residual(
     residual: bool = True, depth: int = 30, epsilon: float = 0.1

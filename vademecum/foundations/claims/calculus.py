@@ -231,8 +231,8 @@ def cubic(theta: Tensor, g: Tensor, h: Tensor, a: Tensor) -> Tensor:
     sources=("A-075",),
     budget=0.5,
     full={"draws": 10_000},
-    short=r"|f(\theta + \Delta) - f - \nabla f^\top \Delta"
-    r" - \tfrac12 \Delta^\top \nabla^2 f \Delta| \le \tfrac M6 \|\Delta\|^3",
+    short=r"H\ M\text{-Lipschitz}: |f(x + \Delta) - f - g^\top \Delta - \tfrac12"
+    r" \Delta^\top H \Delta| \le \tfrac M6 \|\Delta\|^3",
 )
 def second_order_taylor(
     half: float = 0.5, sixth: float = 6.0, bent: Literal["sine", "5/2"] = "sine", draws: int = 200

@@ -197,8 +197,8 @@ def exponent(factor: float, power: int) -> Callable[[Tensor, Tensor], Tensor]:
     sources=("A-002", "B-009", "B-010"),
     budget=0.5,
     full={"sizes": tuple(range(1, 61))},
-    short=r"P\big(\tfrac1n \sum_i (Z_i - \mathbb E Z_i) \ge t\big)"
-    r" \le \exp\big(-\tfrac{2 n^2 t^2}{\sum_i (b_i - a_i)^2}\big)",
+    short=r"Z_i \in [a_i, b_i] \text{ independent}: P(\bar Z - \mathbb E \bar"
+    r" Z \ge t) \le e^{-2 n^2 t^2 / \sum_i (b_i - a_i)^2}",
 )
 def hoeffding_inequality(
     formula: Callable[[Tensor, Tensor], Tensor] = one_sided,

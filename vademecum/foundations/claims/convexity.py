@@ -151,7 +151,8 @@ convex_set.foil("two half-lines miss what is between them", shapes=("half-lines"
     sources=("A-098", "B-217", "C-099", "D-039", "E-038"),
     budget=1.0,
     full={"n": 100_000},
-    short=r"f(\lambda x + (1 - \lambda) x') \le \lambda f(x) + (1 - \lambda) f(x')",
+    short=r"f(\lambda x + (1 - \lambda) x') \le \lambda f(x) +"
+    r" (1 - \lambda) f(x'),\ \lambda \in [0, 1]",
 )
 def convex_function(
     among: Literal["convex", "sine", "cubic", "concave", "saddle"] = "convex",

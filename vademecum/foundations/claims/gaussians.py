@@ -155,8 +155,8 @@ def conditioned(mean: Tensor, cov: Tensor, z: Tensor):
     sources=("D-030", "E-030"),
     budget=0.5,
     full={"sizes": ((2, 2), (3, 3)) * 20},
-    short=r"a_2 \mid z \sim \mathcal N(u_2 + K (z - u_1),\, \Sigma_{22} - K \Sigma_{12}),"
-    r" \; K = \Sigma_{21} \Sigma_{11}^{-1}",
+    short=r"a_2 \mid a_1 = z \sim \mathcal N(u_2 + K (z - u_1), \Sigma_{22}"
+    r" - K \Sigma_{12}), K = \Sigma_{21} \Sigma_{11}^{-1}",
 )
 def gaussian_conditioning(formula: Callable = conditioned, sizes: Sizes = ((2, 2), (2, 3), (1, 4))):
     r"""The conditional of a joint Gaussian.

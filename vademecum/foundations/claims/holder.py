@@ -73,8 +73,8 @@ holder_inequality.foil(
     sources=("B-014",),
     budget=0.5,
     full={"draws": 500},
-    short=r"v^\top u = \|v\|_p \|u\|_{p^*} \iff |v_i|^p = \gamma |u_i|^{p^*},\ v_i u_i \ge 0"
-    r" \;\; (u \ne 0)",
+    short=r"v^\top u = \|v\|_p \|u\|_{p^*} \iff |v_i|^p = \gamma"
+    r" |u_i|^{p^*},\ v_i u_i \ge 0 \; (u \ne 0, 1 < p < \infty)",
 )
 def holder_equality(
     powers: tuple[float, ...] = (1.5, 2, 3),

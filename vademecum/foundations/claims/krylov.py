@@ -99,8 +99,8 @@ def best_in_krylov_space(A: Tensor, x: Tensor, steps: int) -> Tensor:
     by="sampling",
     budget=0.5,
     full={"n": 1000},
-    short=r"\|x_t - x^*\|_A \le 2 \left(\tfrac{\sqrt\kappa - 1}{\sqrt\kappa + 1}\right)^t"
-    r" \|x_0 - x^*\|_A",
+    short=r"A \succ 0: \|x_t - x^*\|_A \le 2 \left(\tfrac{\sqrt\kappa"
+    r" - 1}{\sqrt\kappa + 1}\right)^t \|x_0 - x^*\|_A",
 )
 def cg_error_bound(root: int = 2, kappa: float = 100.0, n: int = 60):
     r"""The error of conjugate gradients falls with the square root of the condition number.

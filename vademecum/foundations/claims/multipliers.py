@@ -26,7 +26,8 @@ def best_angle(height: Callable[[Tensor], Tensor]) -> Tensor:
     sources=("D-061", "E-049"),
     budget=0.5,
     full={"sets": 50},
-    short=r"\nabla f(x^*) = \gamma \nabla g(x^*), \quad \gamma = \tfrac{d}{dc} f(x^*(c))",
+    short=r"x^* \text{ extremal on } g = c,\ \nabla g \ne 0: \nabla f(x^*) ="
+    r" \gamma \nabla g(x^*),\ \gamma = \tfrac{d}{dc} f(x^*(c))",
 )
 def lagrange_multipliers(
     price: int = 1,

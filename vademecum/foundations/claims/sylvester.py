@@ -44,8 +44,8 @@ def determinants(A: Tensor, *, leading: bool) -> Tensor:
     by="sampling",
     sources=("D-077", "E-057"),
     budget=0.5,
-    short=r"A \succ 0 \iff \det A_{1:k, 1:k} > 0\ \forall k; \quad "
-    r"A \succeq 0 \iff \det A_{S, S} \ge 0\ \forall S",
+    short=r"A = A^\top: A \succ 0 \iff \det A_{1:k, 1:k} > 0\ \forall k;"
+    r" \; A \succeq 0 \iff \det A_{S, S} \ge 0\ \forall S",
 )
 def sylvester_criterion(
     semidefinite: Test = lambda A: (principal_minors(A) >= 0).all(-1),
@@ -120,7 +120,7 @@ sylvester_criterion.erratum(
     by="sampling",
     sources=("D-078", "E-058"),
     budget=0.5,
-    short=r"A \prec 0 \iff (-1)^k \det A_{1:k, 1:k} > 0,\ k = 1, \dots, d",
+    short=r"A = A^\top: A \prec 0 \iff (-1)^k \det A_{1:k, 1:k} > 0,\ k = 1, \dots, d",
 )
 def sylvester_negative_definite(accepts: Test = alternating_leading_minors, size: int = 2):
     r"""Leading minors of alternating sign tell negative definite matrices.
@@ -172,7 +172,8 @@ def by_eigenvalues(signs: list[int]) -> str:
     by="sampling",
     sources=("D-079", "E-059"),
     budget=0.5,
-    short=r"A \not\succ 0,\ A \not\prec 0,\ \det A \ne 0 \implies A \text{ indefinite}",
+    short=r"A = A^\top,\ A \not\succ 0,\ A \not\prec 0,\ \det"
+    r" A \ne 0 \implies A \text{ indefinite}",
 )
 def definiteness_trichotomy(
     judge: Callable[[Tensor], list[str]] = lambda A: definiteness(A).verdict,

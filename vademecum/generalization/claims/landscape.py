@@ -154,8 +154,8 @@ sharpness.foil("the largest second derivative along an axis", of="diagonal")
 
 @claim(
     by="identity", sources=("C-287",), budget=0.9,
-    short=r"a\, (b x)_+ = \alpha a\, (\tfrac{b}{\alpha} x)_+:\quad"
-    r" \lambda_{\max} = \alpha^2 a^2 + b^2 / \alpha^2",
+    short=r"\alpha a (\tfrac b\alpha x)_+ = a (b x)_+; \tfrac12 (f(1) - 1)^2,"
+    r" ab = 1: \lambda_{\max} = \alpha^2 a^2 + b^2/\alpha^2",
 )  # fmt: skip
 def sharpness_not_invariant(
     measure: Literal["adaptive", "plain", "filter_normalised"] = "adaptive",

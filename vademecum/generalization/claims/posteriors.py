@@ -95,8 +95,8 @@ def failure(kind: Any, K: int, s: int, epsilon: float, kl: float) -> float:
     sources=("A-281", "A-282", "A-283", "B-423", "D-383"),
     budget=0.9,
     full={"repetitions": 20_000},
-    short=r"\mathbb E_Q[e_f] \le \mathbb E_Q[\hat e_f] +"
-    r" \sqrt{(\mathrm{KL}(Q \| P) + \ln(2 \sqrt s / \epsilon)) / (2s)}",
+    short=r"P(\exists Q: \mathbb E_Q e > \mathbb E_Q \hat e + \sqrt{(\mathrm{KL}(Q"
+    r" \| P) + c) / 2s}) \le 2 \sqrt s\, e^{-c}",
 )
 def pac_bayes(
     prior: Literal["before", "after"] = "before",

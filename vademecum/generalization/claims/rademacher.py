@@ -100,8 +100,8 @@ rademacher_complexity.foil("falling like 1 / n for linear functions", power=1.0)
     by="sampling",
     sources=("C-278",),
     budget=0.6,
-    short=r"\mathcal R(f) \le \hat{\mathcal R}_n(f) + 2 \mathfrak R_n(\mathcal F) +"
-    r" \sqrt{\ln(1/\delta) / (2n)}",
+    short=r"P(\sup_f [\mathcal R(f) - \hat{\mathcal R}_n(f)] > 2 \mathfrak"
+    r" R_n(\mathcal F) + \epsilon) \le e^{-2 n \epsilon^2}",
 )
 def rademacher_bound(factor: float = 2.0, tables: int = 100):
     r"""Rademacher generalisation bound.

@@ -161,8 +161,8 @@ pac_bayes_networks.foil("twice the divergence", halved=1.0)
     by="sampling",
     sources=("D-384",),
     budget=0.6,
-    short=r"\sigma^2 = 2 \epsilon / (h d) \le \tau^2: \; \mathrm{KL}(Q \| N(0, \tau^2 I))"
-    r" \text{ falls with } h",
+    short=r"\sigma^2 = 2 \epsilon / (h d) \le \tau^2: \mathrm{KL}(N(\theta,"
+    r" \sigma^2 I) \| N(0, \tau^2 I)) \text{ falls with } h",
 )
 def flat_minima_pac_bayes(tau: float = 1.0, d_power: float = 1.0, factor: float = 2.0):
     r"""Flat minima allow cheap posteriors.

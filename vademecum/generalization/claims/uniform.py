@@ -224,8 +224,8 @@ vc_inequality.foil("a quarter of the denominator", rate=8.0)
     sources=("B-421", "D-381"),
     budget=0.8,
     full={"repetitions": 20_000},
-    short=r"\mathcal R(f) \le \hat{\mathcal R}_n(f) + 2"
-    r" \sqrt{2 (\ln S_{\mathcal F}(2n) + \ln \frac2\delta) / n}",
+    short=r"P(\sup_f [\mathcal R(f) - \hat{\mathcal R}_n(f)] > \epsilon)"
+    r" \le 2 S_{\mathcal F}(2n)\, e^{-n \epsilon^2 / 8}",
 )
 def vc_generalisation_bound(counted: bool = True, width: float = 1.0, repetitions: int = 2000):
     r"""VC generalisation bound.

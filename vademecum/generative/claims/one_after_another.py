@@ -171,8 +171,8 @@ def reach(layers: int) -> set[tuple[int, int]]:
     by="identity",
     sources=("A-333",),
     budget=1.0,
-    short=r"p(x) = \textstyle\prod_i p(x_i | x_{<i});\ \text{masked } 3 \times 3"
-    r" \text{ layers never see } (a, b),\ b > a",
+    short=r"p(x) = \prod_i p(x_i | x_{<i}); \text{ masks } 3 \times 3 \text{"
+    r" miss } a \text{ rows up}, b > a \text{ to the right}",
 )
 def pixelcnn(first: Mask = "A", slope: float = 1.0, n: int = 2000):
     r"""PixelCNN.

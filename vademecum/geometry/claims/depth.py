@@ -70,8 +70,8 @@ def slowest_mode(A: Tensor, P: Tensor, rho: float, power: int) -> Iterator[Evide
 
 @claim(
     by="identity", sources=("D-343",), budget=0.8,
-    short=r"\bar A^k X \to \frac{\tilde D^{1/2} \mathbf 1 \mathbf 1^\top \tilde D^{1/2}}"
-    r"{\sum \tilde d} X",
+    short=r"\text{connected: } \bar A^k X \to \frac{\tilde D^{1/2} \mathbf"
+    r" 1 \mathbf 1^\top \tilde D^{1/2}}{\sum \tilde d} X",
 )  # fmt: skip
 def oversmoothing(
     rows: Literal["by root of degree", "equal"] = "by root of degree", power: int = 2
@@ -153,8 +153,8 @@ def tree(depth: int) -> Tensor:
 
 @claim(
     by="identity", sources=("D-344",), budget=0.8,
-    short=r"\|\partial h_v / \partial x_u\| \le c^r (\hat A^r)_{vu};\quad"
-    r" \tfrac13 (\tfrac14)^{r-1} \text{ in binary trees}",
+    short=r"|\sigma'| \|W\| \le c: \|\partial h_v / \partial x_u\| \le c^r (\hat"
+    r" A^r)_{vu}; \tfrac13 4^{1-r} \text{ in binary trees}",
 )  # fmt: skip
 def oversquashing(
     share: Literal["by degrees", "by leaves"] = "by degrees", constant: Literal["c^r", "c"] = "c^r"

@@ -71,8 +71,8 @@ def normal(layer: Any) -> Any:
 
 @claim(
     by="identity", sources=("C-198", "C-199", "D-353", "D-354", "D-355"), budget=0.9,
-    short=r"\alpha_{ij} = e^{e_{ij}} / \sum_k e^{e_{ik}},\quad"
-    r" e_{ij} = \mathrm{LeakyReLU}(a^\top [W x_i, W x_j])",
+    short=r"\alpha_{ij} = e^{e_{ij}} / \sum_{k \in \mathcal N_i} e^{e_{ik}},\ e_{ij}"
+    r" = \mathrm{LeakyReLU}(a^\top [W x_i, W x_j])",
 )  # fmt: skip
 def gat_coefficients(over: Over = "neighbours"):
     r"""Graph attention weighs a node's neighbours by a softmax of scores of features.

@@ -76,8 +76,8 @@ def by_neighbours(A: Tensor, x: Tensor, W: Tensor, own: bool = True) -> Tensor:
 @claim(
     by="identity", budget=0.9,
     sources=("A-215", "B-428", "B-430", "B-433", "C-184", "C-185", "D-342"),
-    short=r"X' = \sigma(\bar A X W),\quad"
-    r" x_i' = \sigma\Big(\sum_{j} x_j W / \sqrt{\tilde d_i \tilde d_j}\Big)",
+    short=r"X' = \sigma(\bar A X W),\ x_i' = \sigma(\sum_{j \in \mathcal N_i"
+    r" \cup \{i\}} x_j W / \sqrt{\tilde d_i \tilde d_j})",
 )  # fmt: skip
 def gcn_layer(own: bool = True, rows: Shape = "features"):
     r"""A graph-convolutional layer mixes nodes by $\bar A$ and features by $W$.

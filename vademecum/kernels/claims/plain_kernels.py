@@ -40,8 +40,8 @@ def family(name: str):
     by="identity",
     sources=("D-071", "E-051"),
     budget=0.4,
-    short=r"k \text{ is a kernel} \iff \sum_{ij} c_i c_j k(x_i, x_j) \ge 0"
-    r" \text{ for all } n, x_i, c_i",
+    short=r"k \text{ is a kernel} \iff k \text{ symmetric}, \sum_{ij} c_i"
+    r" c_j k(x_i, x_j) \ge 0 \text{ for all } n, x_i, c_i",
 )
 def positive_semidefinite_kernel(
     function: Literal["gaussian", "distance", "tanh"] = "gaussian", sign: float = 1.0

@@ -30,8 +30,8 @@ def polar(order: int, theta: float) -> float:
     by="identity",
     sources=("D-378", "C-268"),
     budget=0.4,
-    short=r"\mathbb E[(w^\top x)_+ (w^\top x')_+] ="
-    r" \tfrac{\|x\| \|x'\|}{2 \pi} (\sin \theta + (\pi - \theta) \cos \theta)",
+    short=r"w \sim N(0, I): \mathbb E(w^\top x)_+ (w^\top x')_+ ="
+    r" \tfrac{\|x\|\|x'\|}{2\pi} (\sin\theta + (\pi - \theta) \cos\theta)",
 )
 def arc_cosine_kernel(angle: Literal["pi - theta", "theta"] = "pi - theta", halves: int = 2):
     r"""Arc-cosine kernel of ReLU networks.

@@ -193,8 +193,8 @@ def power_mean(g: Function, variance: float) -> float:
     by="sampling",
     sources=("D-376", "D-377", "D-378"),
     budget=1.0,
-    short=r"\sum_{i \le m} v_i \phi(w_i^\top x) \to \mathcal{GP}\big(0, \sigma^2 \mathbb E[\phi("
-    r"w^\top x) \phi(w^\top x')]\big)",
+    short=r"\tfrac\sigma{\sqrt m} \sum_i u_i \phi(w_i^\top x) \to \mathcal{GP}(0,"
+    r" \sigma^2 \mathbb E[\phi(w^\top x)\phi(w^\top x')])",
 )
 def neal_limit(weights: Weights = "fixed", power: float = 2.0, nets: int = 20_000):
     r"""Infinitely wide networks with one hidden layer are Gaussian processes (Neal).

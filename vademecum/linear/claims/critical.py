@@ -27,7 +27,8 @@ CASES = (((2.0, 1.0), 1, (2, 2)), ((3.0, 2.0, 1.0), 2, (3, 3)), ((2.0, 1.0), 3, 
     sources=("A-036",),
     budget=0.9,
     full={"starts": 60},
-    short=r"\nabla = 0 \iff W_2 W_1 = \textstyle\sum_{i \in I} \sigma_i u_i v_i^\top,\; |I| \le k",
+    short=r"\{W_2 W_1 : \nabla = 0\} = \{\sum_{i \in I} \sigma_i u_i v_i^\top"
+    r" : |I| \le k\},\ \sigma_i > 0 \text{ distinct}",
 )
 def two_layer_critical_points(
     count: Literal["all ranks", "full rank"] = "all ranks",

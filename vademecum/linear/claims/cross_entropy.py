@@ -24,7 +24,7 @@ def simplex(*shape: int) -> Tensor:
     by="identity",
     sources=("B-115", "B-116", "B-203"),
     budget=0.5,
-    short=r"\ell = -\textstyle\sum_i y_i \log \mathrm{softmax}_i(z)"
+    short=r"\textstyle\sum_i y_i = 1: -\sum_i y_i \log \mathrm{softmax}_i(z)"
     r" = -\sum_i y_i z_i + \log \sum_j e^{z_j} \ge 0",
 )
 def cross_entropy(partition: float = 1.0, k: int = 4):

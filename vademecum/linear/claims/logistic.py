@@ -80,8 +80,8 @@ logistic_function.foil(r"$\sigma' = \sigma (1 + \sigma)$", first=-1.0)
     by="identity",
     sources=("A-050", "A-052", "B-108", "B-110", "C-043", "C-044", "E-087"),
     budget=0.5,
-    short=r"-y \log \sigma(z) - (1 - y) \log(1 - \sigma(z)) = \log(1 + e^{-\tilde y z}),"
-    r"\quad \tilde y = 2 y - 1",
+    short=r"-y \log \sigma(z) - (1 - y) \log(1 - \sigma(z)) = \log(1 +"
+    r" e^{-\tilde y z}),\ \tilde y = 2 y - 1 = \pm 1",
 )
 def logistic_loss(labels: tuple[float, ...] = (0.0, 1.0), signed: bool = True):
     r"""The logistic loss: margin form and cross-entropy form.

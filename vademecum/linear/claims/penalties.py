@@ -16,7 +16,8 @@ from vademecum.linear import Lasso, RidgeRegression, lasso_path, soft_threshold
     sources=("A-153", "B-330", "C-037", "C-038", "E-081", "E-082"),
     budget=1.0,
     full={"sets": 100},
-    short=r"\arg\min_w \|X w - y\|^2 + \lambda \|w\|^2 = (X^\top X + \lambda I)^{-1} X^\top y",
+    short=r"\arg\min_w \|X w - y\|^2 + \lambda \|w\|^2 = (X^\top X +"
+    r" \lambda I)^{-1} X^\top y \quad (\lambda > 0)",
 )
 def ridge(
     half: Callable[[int], int] = lambda s: s,
@@ -181,8 +182,8 @@ def optimality(x: Tensor, y: Tensor, w: Tensor, alpha: float) -> Tensor:
     sources=("E-083",),
     budget=1.0,
     full={"sets": 20},
-    short=r"X^\top X = n I \implies \hat w_j \mapsto"
-    r" \operatorname{sign}(\hat w_j) (|\hat w_j| - \lambda)_+",
+    short=r"X^\top X = n I: \arg\min \tfrac1{2n} \|y - X w\|^2 + \lambda"
+    r" \|w\|_1 = \mathrm{sign}(\hat w) (|\hat w| - \lambda)_+",
 )
 def lasso(
     shrink: Callable[[Tensor, float], Tensor] = soft_threshold, scale: float = 1.0, sets: int = 2

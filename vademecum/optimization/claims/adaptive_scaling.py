@@ -42,8 +42,8 @@ METHODS: dict[str, Callable[[list[Tensor]], Any]] = {
     sources=("B-245", "D-055", "D-172"),
     budget=0.8,
     full={"steps": 500},
-    short=r"\textstyle\sum_i c_i \varphi_i(x_i): \text{ iterates of AdaGrad, RMSProp, Adam"
-    r" do not depend on } c_i > 0",
+    short=r"\epsilon = 0: \text{ AdaGrad, RMSProp, Adam on } \sum_i c_i"
+    r" \varphi_i(x_i) \text{ do not depend on } c_i > 0",
 )
 def adaptive_scaling(methods: tuple[str, ...] = ("Adagrad", "RMSprop", "Adam"), steps: int = 50):
     r"""Steps of their own for each coordinate ignore its scale.

@@ -128,8 +128,8 @@ def linear_error(start: float, end: float, h: float, s: float) -> float:
     sources=("E-169", "E-172"),
     budget=0.3,
     full={"points": 400_001},
-    short=r"\max |\mathcal R_s''| \approx h s / 4 \text{ at a cliff's edge; on its face"
-    r" the linear model is exact}",
+    short=r"\text{cliff of slope } h, \text{ edges of width } 1/s: |\mathcal"
+    r" R''| \approx h s / 4 \text{ at these alone}",
 )
 def cliffs(power: float = 0.0, edge: float = 0.25, points: int = 20_001):
     r"""Cliffs hurt through curvature, not steepness.

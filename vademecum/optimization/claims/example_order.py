@@ -92,8 +92,8 @@ def online_angles(x: Tensor, teacher: Tensor, order: Tensor, early: int) -> tupl
     sources=("E-192",),
     budget=1.0,
     full={"runs": 2000},
-    short=r"\text{large margins first: smaller angle to the teacher early,"
-    r" no advantage after the pass}",
+    short=r"\text{online logistic regression, large margins first:"
+    " smaller angle early, no advantage after the pass}",
 )
 def curriculum(first: Literal["easy", "hard"] = "easy", runs: int = 100):
     r"""Curriculum learning.
@@ -150,8 +150,8 @@ def smoothed(x: Tensor, sigma: float) -> Tensor:
     sources=("E-194",),
     budget=0.8,
     full={"stages": 41, "steps": 200},
-    short=r"f_\sigma = f * \mathcal N(0, \sigma^2),\ \sigma: 2 \to 0:"
-    r"\text{ tracking the minimiser finds the global minimum}",
+    short=r"f = \tfrac1{20} (x - 0.3)^2 - \cos 3x,\ f * N(0, \sigma^2),\ \sigma:"
+    r" 2 \to 0: \text{tracking finds } \min f",
 )
 def continuation(sigma: float = 2.0, stages: int = 13, steps: int = 30):
     r"""Continuation (graduated optimisation).

@@ -200,8 +200,8 @@ def scalar_errors(*, frozen: bool) -> list[Decimal]:
     sources=("E-050",),
     budget=0.8,
     full={"n": 30},
-    short=r"e_{k+1} \le \tfrac{M}{2m}\, e_k^2; \quad d = 1: e_{k+1} / e_k^2 \to"
-    r" \tfrac{|f'''(x^*)|}{2 f''(x^*)}",
+    short=r"\nabla^2 f \succeq m I, M\text{-Lipschitz}: e_{k+1} \le \tfrac{M}{2m}"
+    r" e_k^2;\ d = 1: e_{k+1} / e_k^2 \to |f'''| / 2 f''",
 )
 def newton_convergence(frozen: bool = False, factor: float = 0.5, n: int = 3):
     r"""Local quadratic convergence of Newton's method.

@@ -89,8 +89,8 @@ step_decay.foil("a constant step drives the error to 0", vanishing="constant")
     sources=("A-116", "C-098", "D-163"),
     budget=0.5,
     full={"steps": 100_000, "runs": 100_000},
-    short=r"\eta_t = \tfrac ct,\ 2 c \mu > 1:\quad"
-    r" t\, \mathbb E x_t^2 \to \frac{c^2 \sigma^2}{2 c a - 1} \text{ on } \tfrac a2 x^2",
+    short=r"\eta_t = \tfrac ct,\ 2 c a > 1:\quad t\, \mathbb E x_t^2 \to"
+    r" \frac{c^2 \sigma^2}{2 c a - 1} \text{ on } \tfrac a2 x^2",
 )
 def sgd_smooth_rate(
     c: float = 2.0, limit: Literal["2 c a - 1", "2 c a"] = "2 c a - 1",

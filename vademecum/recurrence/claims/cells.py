@@ -178,8 +178,8 @@ gru.foil("the update gate with its roles exchanged, as in torch", update="keeps"
 @claim(
     by="sampling",
     sources=("B-377", "C-138", "D-288"),
-    short=r"\min(z^{t-1}_j, \tilde z^t_j) \le z^t_j \le \max(z^{t-1}_j, \tilde z^t_j),\quad |z^t_j|"
-    r" \le 1",
+    short=r"\min(z^{t-1}_j, \tilde z^t_j) \le z^t_j \le \max(z^{t-1}_j, \tilde"
+    r" z^t_j),\quad |z^t_j| \le 1 \text{ from } z^0 = 0",
 )
 def gru_convexity(cell: Literal["gru", "lstm"] = "gru", T: int = 1000):
     r"""The state of a GRU is a convex combination of the old state and the candidate.

@@ -179,8 +179,8 @@ vanishing_gradients.erratum(
 @claim(
     by="sampling",
     sources=("A-231", "B-367", "C-133", "D-277"),
-    short=r"\sigma_{\max}(U) > 1/\alpha \text{ is necessary for explosion; linear: }"
-    r" \|U^k\|^{1/k} \to \rho(U)",
+    short=r"|\dot\phi| \le \alpha: \sigma_{\max}(U) > 1/\alpha \text{ is"
+    r" needed to explode; linear: } \|U^k\|^{1/k} \to \rho(U)",
 )
 def exploding_gradients(
     growth: Literal["spectral radius", "largest singular value"] = "spectral radius",

@@ -184,8 +184,8 @@ teacher_forcing.foil("the output to be predicted is fed in", fed="leak")
 @claim(
     by="identity",
     sources=("A-248", "B-381", "D-296"),
-    short=r"\mathrm{err}_{\mathrm{forced}} = \varepsilon,\quad"
-    r" \mathrm{err}_{\mathrm{free}}(h) = 1 - (1 - \varepsilon)^h",
+    short=r"\text{errors last: } \mathrm{err}_{\mathrm{forced}} ="
+    r" \epsilon,\ \mathrm{err}_{\mathrm{free}}(h) = 1 - (1 - \epsilon)^h",
 )
 def exposure_bias(
     error: Callable[[float, int], float] = lambda epsilon, h: 1 - (1 - epsilon) ** h,

@@ -40,8 +40,8 @@ def latch(forget: float) -> CourseLSTM:
 @claim(
     by="sampling",
     sources=("A-234", "B-370", "D-279"),
-    short=r"\alpha \sigma_{\max}(U) = c < 1:\quad \|z^T - \tilde z^T\| \le c^{T-1} \|z^1 -"
-    r" \tilde z^1\|",
+    short=r"|\dot\phi| \le \alpha,\ \alpha \sigma_{\max}(U) = c < 1:\quad"
+    r" \|z^T - \tilde z^T\| \le c^{T-1} \|z^1 - \tilde z^1\|",
 )
 @torch.no_grad()
 def long_lag_latch(c: float = 0.9, sooner: int = 0, forget: float = 40.0, T: int = 1000):

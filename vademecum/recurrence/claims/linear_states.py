@@ -171,8 +171,8 @@ def channels(values: Tensor) -> LinearRecurrence:
 
 @claim(
     by="identity", sources=("A-242", "C-144", "D-293"), budget=1.0,
-    short=r"A = P \Lambda P^{-1}: \ \|A^t\| \le \kappa(P) \iff \max|\lambda_j| \le 1; \quad"
-    r" \text{gain} \le 1 / (1 - |\lambda|)",
+    short=r"A = P \Lambda P^{-1}: \|A^t\| \le \kappa(P)\ \forall t \iff"
+    r" \max|\lambda_j| \le 1;\ \text{gain} \le 1 / (1 - |\lambda|)",
 )  # fmt: skip
 def linear_stability(
     matrix: Literal["diagonalisable", "Jordan block"] = "diagonalisable",

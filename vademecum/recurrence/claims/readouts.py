@@ -55,8 +55,8 @@ def two_delays(activation: type[nn.Module]) -> LRU:
 
 @claim(
     by="identity", sources=("A-243",), budget=0.5,
-    short=r"y^t = \mathrm{MLP}(\mathrm{Re}(G \xi^t)): \ x^{t-1} x^{t-2} ="
-    r" \sigma(u) + \sigma(-u) - 1,\ u = x^{t-1} + x^{t-2}",
+    short=r"y^t = \mathrm{MLP}(\mathrm{Re}(G \xi^t));\ x^s = \pm 1: x^{t-1}"
+    r" x^{t-2} = u_+ + (-u)_+ - 1,\ u = x^{t-1} + x^{t-2}",
 )  # fmt: skip
 def nonlinear_readout(
     activation: Literal["relu", "none"] = "relu", constant: int = -1, repaired: float = 0.0

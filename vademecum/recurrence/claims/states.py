@@ -107,8 +107,8 @@ def merged(net: ElmanRNN, z: Tensor, goal: Tensor) -> Tensor:
 @claim(
     by="identity",
     sources=("A-218", "B-358", "C-122", "D-268", "D-269"),
-    short=r"(x^1, \dots, x^t) \mapsto z^t,\qquad \partial z^t / \partial x^t ="
-    r" \mathrm{diag}(\phi') V \ne 0",
+    short=r"z^t = f(x^1, \dots, x^t): \partial z^t / \partial x^t = \mathrm{diag}(\phi')"
+    r" V, \partial z^t / \partial x^s = 0\ (s > t)",
 )
 def causal_memory(last: int = 0):
     r"""The state is a function of all inputs up to the present one, and of no later input.

@@ -112,8 +112,8 @@ def one_step(kind: type[torch.optim.Optimizer], theta: Tensor, g: Tensor, **opti
     by="identity",
     sources=("E-126", "B-322"),
     budget=0.3,
-    short=r"E = 0: \text{a penalty moves Adam by } -\eta\, \mathrm{sign}(\theta),"
-    r" \text{AdamW by } -\eta \mu \theta",
+    short=r"E = 0: \text{a penalty makes Adam's first step } -\eta\,"
+    r" \mathrm{sign}(\theta), \text{ decay AdamW's } -\eta \mu \theta",
 )
 def decoupled_decay(
     adam: Literal["penalty", "decoupled"] = "penalty", rate: float = 1.0, sgd: float = 1.0

@@ -90,8 +90,8 @@ residual_layer.foil("the branch is taken off", sign=-1)
 @claim(
     by="identity",
     sources=("A-159", "B-293", "B-296", "B-297"),
-    short=r"J_g = I + J_f,\quad (1 - \delta)^L \le \tfrac{\|\nabla_0\|}{\|\nabla_L\|}"
-    r" \le (1 + \delta)^L",
+    short=r"J_g = I + J_f,\quad \|J_f\| \le \delta < 1: (1 - \delta)^L \le"
+    r" \tfrac{\|\nabla_0\|}{\|\nabla_L\|} \le (1 + \delta)^L",
 )
 def residual_jacobian(shortcut: float = 1.0, layers: int = 50) -> Iterator[Evidence]:
     r"""The Jacobian of a residual layer is the identity plus that of its branch.

@@ -167,8 +167,8 @@ def through(weights: list[Tensor], x: Tensor) -> Tensor:
     sources=("B-324",),
     budget=0.7,
     full={"networks": 50},
-    short=r"\mathbb E \|S_\mu \epsilon\|^2 = \sigma^2 \sum_i (\tfrac{\lambda_i}"
-    r"{\lambda_i + \mu})^2,\ L_f \le (2 \Omega / L)^{L/2}",
+    short=r"\mathbb E \|S_\mu \epsilon\|^2 = \sigma^2 \sum_i (\tfrac{\lambda_i}{\lambda_i"
+    r" + \mu})^2,\ L_f \le (2 \Omega / L)^{L/2}",
 )
 def decay_sensitivity(
     fitted: Literal["kept", "lost"] = "kept", doubled: float = 2.0, networks: int = 12

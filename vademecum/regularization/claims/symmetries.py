@@ -170,8 +170,8 @@ def images() -> nn.Sequential:
 
 @claim(
     by="identity", sources=("A-319",), budget=0.9,
-    short=r"W_2 \phi(W_1 x + b_1) = W_2 P^\top \phi(P W_1 x + P b_1)"
-    r" = W_2 C^{-1} \phi(C W_1 x + C b_1)",
+    short=r"W_2 \phi(W_1 x) = W_2 P^\top \phi(P W_1 x),\ \text{ReLU}: ="
+    r" W_2 C^{-1} \phi(C W_1 x),\ C > 0 \text{ diagonal}",
 )  # fmt: skip
 def parameter_symmetry(
     reading: bool = True, sign: int = 1, activation: Literal["relu", "tanh"] = "relu"

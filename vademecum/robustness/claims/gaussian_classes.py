@@ -27,8 +27,8 @@ def counted(name: str, w: Tensor, mu: Tensor, s: float, eps: float, wanted: Tens
 @claim(
     by="sampling",
     sources=("B-458",),
-    short=r"w_{\mathrm{rob}} \propto \mathrm{sign}(\mu)(|\mu| - \epsilon)_+,"
-    r" \quad w_{\mathrm{clean}} \propto \mu",
+    short=r"N(y \mu, s^2 I): w_{\mathrm{rob}} \propto \mathrm{sign}(\mu)(|\mu|"
+    r" - \epsilon)_+, \ w_{\mathrm{clean}} \propto \mu",
 )
 def accuracy_tradeoff(
     robust: Literal["thresholded", "mean"] = "thresholded",
@@ -99,8 +99,8 @@ accuracy_tradeoff.foil(
 @claim(
     by="fit",
     sources=("B-458",),
-    short=r"\hat w = \tfrac1n \sum_i y_i x_i: \quad \mathrm{acc}_\epsilon > \tfrac12"
-    r" \text{ needs } n \sim \sqrt d",
+    short=r"N(y \mathbf 1, \sqrt d I), \hat w = \tfrac1n \sum y_i x_i:"
+    r" \mathrm{acc}_\epsilon > \frac12 \text{ needs } n \sim \sqrt d",
 )
 def more_data(
     accuracy: Literal["robust", "clean"] = "robust", exponent: float = 0.25, draws: int = 300

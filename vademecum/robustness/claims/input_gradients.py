@@ -70,8 +70,8 @@ def gained(size: float, share: float) -> tuple[float, float]:
     by="sampling",
     sources=("B-463", "B-464", "B-465"),
     budget=1.0,
-    short=r"\arg\min_w \sum_i \log(1 + e^{-y_i w^\top x_i + \epsilon \|w\|}) = 0"
-    r" \iff \epsilon \ge \|\hat m\|",
+    short=r"0 \in \arg\min_w \sum_i \log(1 + e^{-y_i w^\top x_i + \epsilon"
+    r" \|w\|}) \iff \epsilon \ge \|\tfrac1n \sum_i y_i x_i\|",
 )
 def robust_features(threshold: float = 1.0, share: float = 0.9, moderate: float = 0.5):
     r"""Robust models: their input gradients are better aligned with the classes.

@@ -104,8 +104,8 @@ linear_minimal_perturbation.foil("the face of the runner-up class", face="runner
     by="sampling",
     sources=("A-324", "B-443", "B-444", "B-448", "B-450"),
     budget=1.0,
-    short=r"r \leftarrow r + \min_{j \ne k(x)} \frac{|h_j|}{\|\nabla h_j\|_2^2} \nabla h_j,"
-    r" \quad h_j = f_j - f_{k(x)}",
+    short=r"r \leftarrow r + \text{shortest}_{j \ne k(x)} \frac{|h_j|}{\|\nabla"
+    r" h_j\|_2^2} \nabla h_j, \quad h_j = f_j - f_{k(x)}",
 )
 def deepfool(candidates: int = 5, overshoot: float = 0.02):
     r"""DeepFool attack.

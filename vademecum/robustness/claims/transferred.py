@@ -51,7 +51,8 @@ def exact_error(a: Tensor, b: Tensor, mu: Tensor, epsilon: float) -> float:
     by="sampling",
     sources=("C-349",),
     budget=1.0,
-    short=r"P(f_2(x + r_1) \ne y) > 3\, P(f_2(x + s) \ne y), \quad r_1 \text{ made for } f_1",
+    short=r"\text{logistic regression: } P(f_2(x + r_1) \ne y) > 3 P(f_2(x +"
+    r" s) \ne y), r_1 \text{ made for } f_1, s \text{ random}",
 )
 def transfer_attack(
     source: Literal["trained", "random", "noise"] = "trained", epsilon: float = 0.3

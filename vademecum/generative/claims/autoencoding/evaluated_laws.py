@@ -16,8 +16,8 @@ from vademecum.generative.claims._exact_bounds import Told, exact_elbo
     by="identity",
     sources=("A-402", "B-486", "E-285", "E-286", "E-288", "E-289"),
     budget=0.4,
-    short=r"\int p_\theta(x)\, dx = 1 \text{ (autoregressive, flow)},\quad \int "
-    r"e^{\mathrm{ELBO}(x)}\, dx < 1 \text{ (VAE)}",
+    short=r"\int p_\theta(x)\, dx = 1 \text{ (autoregressive, flow)},\quad"
+    r" \int e^{\mathrm{ELBO}(x)}\, dx \le 1 \text{ (VAE)}",
 )
 def density_taxonomy(bound_is_density: bool = False, slope: float = 0.35):
     r"""What each family of generative models can evaluate.

@@ -26,7 +26,8 @@ def linear_pair(E: Tensor, D: Tensor) -> Autoencoder:
     sources=("E-290", "E-291"),
     budget=0.6,
     full={"pairs": 1000},
-    short=r"\mathbb E\|x - D E x\|^2 \ge \Sigma_{i > m} \lambda_i(S)",
+    short=r"D, E \text{ linear}, \mathrm{rank} \le m: \mathbb E\|x"
+    r" - D E x\|^2 \ge \Sigma_{i > m} \lambda_i(S)",
 )
 def autoencoder(kept: Literal["leading", "discarded"] = "discarded", pairs: int = 100):
     r"""The autoencoder and its linear optimum.

@@ -38,8 +38,8 @@ def least_norm(x: np.ndarray, neighbours: int) -> np.ndarray:
     by="identity",
     sources=("E-269",),
     budget=0.5,
-    short=r"w = \frac{G^{-1} 1}{1^\top G^{-1} 1} \text{ minimises } \|x - \sum_j w_j x_j\|^2,"
-    r"\ \sum_j w_j = 1",
+    short=r"\min_{\sum w = 1} \|x - \sum_j w_j x_j\|^2: w = \frac{G^{-1}"
+    r" 1}{1^\top G^{-1} 1},\ G_{ij} = (x - x_i) \cdot (x - x_j)",
 )
 def lle_weights(constrained: bool = True, connected: bool = True):
     r"""Locally linear embedding.

@@ -25,8 +25,8 @@ V0 = 0.25
     by="identity",
     sources=("D-436", "C-325"),
     budget=0.8,
-    short=r"\mathrm{Var}[x_{t-1} | x_t] = \beta_t v_{t-1} / v_t,\ v_t = \mathrm{Var}\,x_t;\ v_0 = "
-    r"0, 1: \tilde\beta_t, \beta_t",
+    short=r"x_0 \sim N(0, v_0): \mathrm{Var}[x_{t-1} | x_t] = \beta_t"
+    r" v_{t-1} / v_t;\ v_0 = 0, 1: \tilde\beta_t, \beta_t",
 )
 def reverse_variance(chain: Literal["true", "small", "large"] = "true", T: int = 20, n: int = 2000):
     r"""The right variance of the step back depends on the spread of the data.

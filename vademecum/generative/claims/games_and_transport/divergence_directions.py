@@ -135,8 +135,8 @@ forward_kl_moment_matching.foil(
 @claim(
     by="identity",
     sources=("B-518",),
-    short=r"\min_q \mathrm{KL}(q \| \tfrac12 p_1 + \tfrac12 p_2) \approx \log 2"
-    r" \text{ at } q = p_1 \text{ or } p_2",
+    short=r"\text{far normal } p_1, p_2: \min_{q \text{ normal}} \mathrm{KL}(q"
+    r" \| \tfrac{p_1 + p_2}2) \approx \log 2, q = p_i",
 )
 def reverse_kl_mode_seeking(direction: Divergence = reverse, distance: float = 20.0):
     r"""The reverse KL divergence seeks modes.

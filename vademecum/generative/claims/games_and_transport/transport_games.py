@@ -65,8 +65,8 @@ def squared(x: Tensor, y: Tensor, **weights: Tensor) -> float:
 @claim(
     by="identity",
     sources=("A-369",),
-    short=r"W_1(p, q) = \inf_{\gamma \in \Pi(p, q)} \mathbb E_\gamma \|x - y\|"
-    r" = \int |F_p - F_q|",
+    short=r"W_1(p, q) = \inf_{\gamma \in \Pi(p, q)} \mathbb E_\gamma \|x"
+    r" - y\|,\quad \text{on the line } \int |F_p - F_q|",
 )
 def wasserstein_1(cost: Callable[..., float] = best, triples: int = 40):
     r"""Wasserstein-1 distance.

@@ -147,7 +147,7 @@ gaussian_trace_likelihood.erratum(
     sources=("E-242", "E-243"),
     budget=0.4,
     full={"others": 1000},
-    short=r"\nabla_A = 0 \iff S A^{-1} = I, \quad \arg\max_A = S",
+    short=r"\nabla_A \log P(X; A) = 0 \iff S A^{-1} = I, \quad \arg\max_A = S",
 )
 def gaussian_covariance_mle(unbiased: bool = False, less: float = 1.0, others: int = 100):
     r"""The covariance of largest Gaussian likelihood is that of the sample.

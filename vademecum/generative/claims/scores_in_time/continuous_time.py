@@ -25,8 +25,8 @@ def normal(process: DiffusionSDE, variance: float = 1.0) -> MixtureScore:
     by="fit",
     sources=("A-400",),
     budget=1.0,
-    short=r"dx = -\tfrac12 \beta x\, dt + \sqrt\beta\, dW:\quad"
-    r" x_t \sim N(e^{-B/2} x_0, (1 - e^{-B}) I)",
+    short=r"dx = -\tfrac12 \beta x\, dt + \sqrt\beta\, dW: x_t \sim N(e^{-B/2}"
+    r" x_0, (1 - e^{-B}) I),\ B = \textstyle\int_0^t \beta",
 )
 def diffusion_sde(root: bool = True, half: float = 0.5):
     r"""Forward diffusion as a stochastic equation.

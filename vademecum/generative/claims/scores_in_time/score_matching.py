@@ -22,8 +22,8 @@ from vademecum.generative.claims._score_oracles import (
     by="identity",
     sources=("A-394",),
     budget=1.0,
-    short=r"\mathbb E_p\|\nabla \log p - s_\theta\|^2 = \mathbb E_p[\|s_\theta\|^2"
-    r" + 2\,\mathrm{tr}\,\nabla s_\theta] + C",
+    short=r"p\, s \to 0 \text{ at } \infty: \mathbb E_p\|\nabla \log p - s\|^2"
+    r" = \mathbb E_p[\|s\|^2 + 2\,\mathrm{tr}\,\nabla s] + C",
 )
 def implicit_score_matching(factor: float = 2.0, law: str = "mixture", fields: int = 10):
     r"""Hyvarinen's implicit score matching.
@@ -97,8 +97,8 @@ def sphere(d: int) -> tuple[Tensor, Tensor]:
     by="identity",
     sources=("A-395",),
     budget=1.0,
-    short=r"\mathbb E_p\mathbb E_v[(v^\top s)^2 + 2 v^\top \nabla s\, v] + C,\ \mathbb E[v v^\top]"
-    r" = I;\ S^{d-1}: \times d",
+    short=r"\mathbb E v v^\top = I: \mathbb E\|\nabla \log p - s\|^2 ="
+    r" \mathbb E[(v^\top s)^2 + 2 v^\top \nabla s\, v] + C",
 )
 def sliced_score_matching(by_dimension: bool = True, factor: float = 2.0, n: int = 20_000):
     r"""Sliced score matching.
