@@ -49,6 +49,14 @@ def test_rooms_and_a_sheet(tmp_path, capsys):
     assert f"{len(told)} of {len(told)} claims are not checked; --check" in capsys.readouterr().err
 
 
+def test_a_room_that_is_named_twice_is_printed_once(tmp_path, capsys):
+    out = tmp_path / "sheet.html"
+    assert main(["sheet", "--room", "bayes", "bayes", "--out", str(out)]) == 0
+    page = out.read_text()
+    assert page.count(f"<b>{select('bayes.leapfrog')[0].title.rstrip('.')}</b>") == 1
+    assert f"{len(select('bayes.*'))} of {len(select('bayes.*'))} claims" in capsys.readouterr().err
+
+
 def test_checking_first(tmp_path, monkeypatch, capsys):
     def run(claims):
         yield from (report(claim.id) for claim in claims)
@@ -70,6 +78,7 @@ def test_checking_first(tmp_path, monkeypatch, capsys):
         (["--check", "--reports", "x.json"], "--check runs claims: choose one"),
         (["--reports", "{old}"], "has version 1 of the format"),
         (["--reports", "{absent}"], "No such file"),
+        (["--reports", "{binary}"], "binary.json is not whole JSON ('utf-8' codec"),
         (["--sheet", "F"], "invalid choice: 'F'"),
         (["--form", "long"], "invalid choice: 'long'"),
     ],
@@ -77,7 +86,10 @@ def test_checking_first(tmp_path, monkeypatch, capsys):
 def test_wrong_usage(options, complaint, tmp_path, capsys):
     old = tmp_path / "old.json"
     old.write_text('{"format": "vademecum-reports", "version": 1}')
-    words = [word.format(old=old, absent=tmp_path / "absent.json") for word in options]
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xff\xfe")
+    files = {"old": old, "binary": binary, "absent": tmp_path / "absent.json"}
+    words = [word.format(**files) for word in options]
     room = [] if "--room" in words else ["--room", "bayes"]
     assert main(["sheet", *room, *words]) == 2
     assert complaint in capsys.readouterr().err

@@ -164,10 +164,9 @@ def read_checked(path: str | Path) -> Checked:
 
 
 def _content(path: str | Path) -> dict[str, Any]:
-    text = Path(path).read_text(encoding="utf-8")
     try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not whole JSON ({error}): truncated or foreign") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} is not a report file: its format is not {FORMAT!r}")

@@ -67,7 +67,7 @@ def _chosen(rooms: Sequence[str], letter: str | None) -> "list[Claim]":
             raise UsageError(f"--room must name a room, got {name!r}; there are {', '.join(near)}")
     from vademecum.claims import select
 
-    claims = [claim for name in rooms or ("*",) for claim in select(f"{name}.*")]
+    claims = [claim for name in dict.fromkeys(rooms or ("*",)) for claim in select(f"{name}.*")]
     if letter is None:
         return claims
     return [claim for claim in claims if any(s.startswith(letter) for s in claim.sources)]
