@@ -19,7 +19,7 @@ WAITED = f"-{signal.SIGALRM.value}"
 """How a process ends that waits for another in vain (see `forks`)."""
 
 
-@pytest.mark.parametrize("module", ["test_kills", "test_ranks"])
+@pytest.mark.parametrize("module", ["test_kills", "test_ranks", "test_split_weights"])
 @pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_forks(module, which):
     done = run(module, which)

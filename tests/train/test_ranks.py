@@ -1,5 +1,6 @@
 """Several processes do what one does: the same steps, batches and checkpoints."""
 
+import gc
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import torch
 import torch.distributed.fsdp  # here, so that it is not imported in every process anew
 import torch.distributed.tensor
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.train.forks import ONLY_FRESH, alone, together
 from tests.train.objectives import (
@@ -243,6 +245,24 @@ def test_processes_hand_numbers_to_each_other(tmp_path):
         assert {name: int(x["x"]) for name, x in found.items()} == {"0": 0, "1": 1, "2": 2}
 
     assert together(3, joined(work)) == [0, 0, 0]
+
+
+def test_watchers_are_gone_before_processes_part(tmp_path, monkeypatch):
+    """The last one would end the threads of their group while it holds what they wait for."""
+
+    def work() -> None:
+        part = torch.distributed.destroy_process_group
+
+        def look_and_part() -> None:
+            kept = sum(type(x) is DistributedDataParallel for x in gc.get_objects())
+            told(tmp_path / f"kept-{rank()}", kept)
+            part()
+
+        monkeypatch.setattr(torch.distributed, "destroy_process_group", look_and_part)
+        train(Regression())
+
+    assert together(2, work) == [0, 0]
+    assert [tell(tmp_path / f"kept-{r}") for r in range(2)] == [0, 0]
 
 
 def test_one_alone_is_the_ordinary_case(monkeypatch):

@@ -40,7 +40,7 @@ class Part(NamedTuple):
         examples: The numbers of its examples in the data.
         whole: How many examples the step's batch has, over all parts and processes.
         last: Whether it is this process's last one of the step.
-        counts: Whether its examples count; not if they are lent, for a process without any.
+        counts: Whether its examples count; not if they are lent, for a process with fewer parts.
     """
 
     epoch: int
@@ -77,20 +77,22 @@ class Order:
         self.per_epoch = -(-n // batch_size)
 
     def parts(self, step: int) -> list[Part]:
-        """The micro-batches of a step that are this process's, at least one."""
+        """The micro-batches of a step that are this process's, as many as any other's."""
         epoch, batch = divmod(step, self.per_epoch)
         start = batch * self.batch_size
         stop = min(start + self.batch_size, self.n)
         order = _permutation(self.n, self.seed, epoch)
         shares = self.ranks * self.accumulate
         edges = [start + i * (stop - start) // shares for i in range(shares + 1)]
-        own = edges[self.rank * self.accumulate : (self.rank + 1) * self.accumulate + 1]
-        spans = [(a, b) for a, b in pairwise(own) if a < b]
-        counts = bool(spans)
-        spans = spans or [(start, start + 1)]
+        each = [
+            [(a, b) for a, b in pairwise(edges[first : first + self.accumulate + 1]) if a < b]
+            for first in range(0, shares, self.accumulate)
+        ]
+        own, most = each[self.rank], max(map(len, each))
+        lent = most - len(own)  # for processes that share weights must go through equally many
         return [
-            Part(epoch, a, order[a:b], stop - start, i == len(spans), counts)
-            for i, (a, b) in enumerate(spans, 1)
+            Part(epoch, a, order[a:b], stop - start, i == most, i > lent)
+            for i, (a, b) in enumerate([(start, start + 1)] * lent + own, 1)
         ]
 
     def all_parts(self, first: int, steps: int | None) -> Iterator[Part]:

@@ -50,6 +50,8 @@ class Sharing:
         ranks.from_first([*objective.parameters(), *objective.buffers()])
         if sharding == "fsdp" and ranks.size > 1:
             self.objective = deepcopy(objective)
+            for p in self.objective.parameters():  # torch splits none that lie in another order
+                p.data = p.data.contiguous()
             self._around = _split(self.objective, ranks)
 
     @property
@@ -60,6 +62,14 @@ class Sharing:
     def inside(self, work: Callable[[], Found]) -> Found:
         """Do work that uses the objective's weights; all processes do it at the same time."""
         return work() if self._around is None else self._around(work)
+
+    def part(self) -> None:
+        """Let go of torch's watchers, before the processes part.
+
+        The last one to go would end the threads of a process group and wait for them, while they
+        wait for Python, which it holds: for ever.
+        """
+        self._watched.clear()
 
     def watch(self, player: str, free: list[Tensor], loss: Tensor, *, last: bool) -> Tensor:
         """A player's loss of which the backward pass averages gradients over all processes.

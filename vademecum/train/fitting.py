@@ -158,6 +158,7 @@ def fit(
         stack.enter_context(exactly_repeatable(deterministic))
         signals = stack.enter_context(Signals())
         shared = Sharing(objective, ranks, sharding)
+        stack.callback(shared.part)
         objective = shared.objective
         losses, cast = compiled(objective, compile), casting(precision, ranks.device)
         means = Means(losses, cast, clip, ranks, shared)

@@ -88,23 +88,23 @@ def make_optimizer(
     return optimizer
 
 
-def _kinds(objective: nn.Module) -> dict[int, str]:
-    """Which parameters are matrices of hidden layers, transposed ones, or others."""
+def _kinds(objective: nn.Module) -> dict[str, str]:
+    """Which parameters are matrices of hidden layers, transposed ones, or others, by name."""
     matrices, rest = matrix_parameters(objective)
     found = {id(p): "rest" for p in rest}
     for group in matrices:
         kind = "transposed" if group.get("transposed") else "matrix"
         found |= {id(p): kind for p in group["params"]}
-    return found
+    return {name: found[id(p)] for name, p in objective.named_parameters() if id(p) in found}
 
 
 def _groups(
-    parameters: Named, lr: float, paces: Mapping[str, Pace], kinds: Mapping[int, str]
+    parameters: Named, lr: float, paces: Mapping[str, Pace], kinds: Mapping[str, str]
 ) -> list[tuple[str, dict[str, Any]]]:
     """Parameters that learn alike, in the order in which such come first."""
     found: dict[tuple[str, Pace], list[Tensor]] = {}
     for name, p in parameters:
-        found.setdefault((kinds.get(id(p), "rest"), paces.get(name, Pace())), []).append(p)
+        found.setdefault((kinds.get(name, "rest"), paces.get(name, Pace())), []).append(p)
     groups = []
     for (kind, pace), params in found.items():
         group = {"params": params, "lr": lr * pace.scale, "frozen_for": pace.frozen_for}
