@@ -143,6 +143,31 @@ def test_a_damaged_best_checkpoint_is_not_taken(tmp_path):
         take_over(new, tmp_path, new_head=False)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_head_has_weights_of_its_own_and_learns(tied):
+    objective = Supervised(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)))
+    objective.model[2].requires_grad_(False)  # as what pre-training has no use for
+    if not tied:
+        assert head_of(objective) == ["model.1.weight", "model.1.bias"]
+        return
+    objective.model[1].weight = objective.model[0].weight
+    for ask in (head_of, lambda o: paces(o, probe_steps=2)):
+        with pytest.raises(UsageError, match="got model.1.weight, which model.0.weight is, too"):
+            ask(objective)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_all_of_it_may_rest_for_a_while(precision):
+    objective = made(0)
+    before = weights(objective)
+    maker = make_optimizer("adam", objective, lr=0.05,
+                           paces=paces(objective, freeze=["*"], unfreeze_after=2))  # fmt: skip
+    run = fit(objective, (X, Y), optimizer=maker, batch_size=8, steps=4, precision=precision)
+    assert run.history["norm"][:2].tolist() == [0, 0]
+    assert (run.history["norm"][2:] > 0).all()
+    assert moved(before, weights(objective)) == set(before)
+
+
 def test_layers_of_one_block_that_is_wrapped_are_levels():
     inner = nn.ModuleDict({"one": nn.Linear(1, 1), "two": nn.Linear(1, 1)})
     wrapped = Supervised(nn.Sequential(nn.Flatten(), inner))

@@ -87,4 +87,5 @@ def test_a_step_that_overflows_in_one_process_is_left_out_by_all(tmp_path):
     ddp, fsdp = both(tmp_path, work)
     torch.testing.assert_close(ddp, fsdp, rtol=0, atol=1e-5)
     norms = work().history["norm"]
-    assert norms.isinf().any() and norms.isfinite().any()  # some steps were left out, not all
+    assert norms.isinf().any()  # some steps were left out
+    assert norms.isfinite().any()

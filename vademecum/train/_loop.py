@@ -72,6 +72,7 @@ def take_step(training: Training, batches: Sequence[MicroBatch], means: Means) -
             turn.add(part, means.paid(loss))
         ending = f".{player}" if len(turns) > 1 else ""
         found |= {f"{name}{ending}": x for name, x in turn.end(batches).items()}
-    training.scaler.update()
+    if any(turn.free for turn in turns.values()):  # or nothing was scaled
+        training.scaler.update()
     means.sharing.equal_buffers()
     return found

@@ -18,12 +18,28 @@ __all__ = ["head_of", "levels_of", "paces", "take_over"]
 
 
 def head_of(objective: nn.Module) -> list[str]:
-    """The names of the parameters of the last linear layer."""
-    linear = [(name, m) for name, m in objective.named_modules() if isinstance(m, nn.Linear)]
+    """The names of the parameters of the last linear layer that learns.
+
+    Raises:
+        UsageError: If there is none, or its weights are those of another layer as well.
+    """
+    linear = [
+        (path, m)
+        for path, m in objective.named_modules()
+        if isinstance(m, nn.Linear) and m.weight.requires_grad
+    ]
     if not linear:
         raise UsageError("--head new and --probe-steps need a linear layer, and there is none")
     path, module = linear[-1]
-    return [f"{path}.{name}" for name, _ in module.named_parameters()]
+    names = [f"{path}.{name}" for name, _ in module.named_parameters()]
+    for pair in Named(objective).ties.items():
+        if tied := next((name for name in names if name in pair), None):
+            other = pair[1] if pair[0] == tied else pair[0]
+            raise UsageError(
+                "--head new and --probe-steps need a last layer with weights of its own, got"
+                f" {tied}, which {other} is, too"
+            )
+    return names
 
 
 def take_over(objective: nn.Module, path: Path, *, new_head: bool) -> list[str]:
