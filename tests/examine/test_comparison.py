@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import optimize, stats
 from torch import nn
 
 from vademecum.examine import Dossier, Measurement, Section, compare, examine
@@ -46,20 +46,57 @@ def test_paired_answers_are_mcnemars_exact_test():
     (row,) = compare(dossier(mean("accuracy", a)), dossier(mean("accuracy", b))).rows
     assert row.difference == pytest.approx(0.2)
     assert row.p == pytest.approx(stats.binomtest(12, 14).pvalue)
-    low, high = stats.binomtest(12, 14).proportion_ci(method="exact")
-    assert row.interval == pytest.approx(((2 * low - 1) * 14 / 50, (2 * high - 1) * 14 / 50))
+    assert row.interval is not None
+    for end, side in zip(row.interval, (1, -1), strict=True):
+        assert spreads(12, 2, 50, end) == pytest.approx(side * stats.norm.ppf(0.975), rel=1e-4)
 
 
-def test_intervals_of_paired_answers_cover():
-    """95 % of them, at least, whatever the two have in common."""
-    draw, hits = np.random.default_rng(1), 0
-    for _ in range(200):
-        kind = draw.choice(4, size=60, p=[0.5, 0.2, 0.2, 0.1])
-        a, b = (np.isin(kind, kinds).astype(float) for kinds in ([0, 1], [0, 2]))
+def spreads(more: int, less: int, n: int, d: float) -> float:
+    """How far what was seen is from a difference d, for the likeliest shares that differ so."""
+
+    def unlikely(share: float) -> float:
+        p = np.array([share + d, share, 1 - 2 * share - d])
+        return -float(np.array([more, less, n - more - less]) @ np.log(p))
+
+    bounds = max(0.0, -d) + 1e-12, (1 - d) / 2 - 1e-12
+    share = optimize.minimize_scalar(unlikely, bounds=bounds, options={"xatol": 1e-10}).x
+    return ((more - less) / n - d) / math.sqrt((2 * share + d - d * d) / n)
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "n"), [(0.2, 0.2, 60), (0.1, 0.0, 100), (0.02, 0.12, 80), (0.01, 0.0, 300)]
+)
+def test_intervals_of_paired_answers_cover(more, less, n):
+    """About 95 % of them, also where one is never better: the share that differs is not known."""
+    draw, hits, times = np.random.default_rng(1), 0, 400
+    for _ in range(times):
+        kind = draw.choice(3, size=n, p=[more, less, 1 - more - less])
+        a, b = (kind == 1).astype(float), (kind == 0).astype(float)
         (row,) = compare(dossier(mean("accuracy", a)), dossier(mean("accuracy", b))).rows
         assert row.interval is not None
-        hits += row.interval[0] <= 0 <= row.interval[1]
-    assert hits >= stats.binom.ppf(1e-4, 200, 0.95)
+        hits += row.interval[0] <= more - less <= row.interval[1]
+    assert hits >= stats.binom.ppf(1e-4, times, 0.93)  # its coverage here is 0.93 at least
+
+
+def test_large_numbers_are_paired_too():
+    """They are kept in nine digits, so that their mean is not the value to the last one."""
+    draw = np.random.default_rng(0)
+    a = 1e6 * (1 + 0.1 * draw.normal(size=40))
+    b = a + 1 + 0.2 * draw.normal(size=40)
+    one, other = (
+        mean("loss", each)._replace(each=tuple(float(f"{v:.9g}") for v in each)) for each in (a, b)
+    )
+    (row,) = compare(dossier(one), dossier(other)).rows
+    assert row.pairs == 40
+    assert row.verdict == "b is larger"
+
+
+def test_equal_answers_leave_room_for_a_difference():
+    """None of 50 differ: then up to z^2 / (n + z^2) may, by the score of one that does."""
+    (row,) = compare(*(dossier(mean("accuracy", np.ones(50))) for _ in range(2))).rows
+    z = stats.norm.ppf(0.975) ** 2
+    assert row.interval == pytest.approx((-z / (50 + z), z / (50 + z)), rel=1e-6)
+    assert (row.p, row.verdict) == (1.0, "equal within error")
 
 
 def test_errors_of_other_examples_add_up():

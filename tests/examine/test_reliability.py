@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 
+from vademecum.examine import _reliability
 from vademecum.examine._reliability import best_temperature, binned, brier_parts
 
 
@@ -28,6 +30,35 @@ def test_calibration_error_has_no_bias_and_its_interval_covers(shift):
     plain = torch.tensor([bins.plain_error for bins in found])
     if shift == 0:  # the plain error is far from the truth
         assert float(plain.mean()) > 0.03
+
+
+@pytest.mark.parametrize(("n", "shift"), [(100, 0.25), (400, 0.12)])
+def test_calibration_is_accused_where_it_deserves_it(n, shift):
+    """The lower end is above zero in 2.5 % of the cases without error, and in most with it."""
+    bins, times = min(15, n // 10), 400
+    wrong = sum(binned(p, c, bins).error()[1] > 0 for p, c in replicates(0.0, n, times))
+    assert wrong <= stats.binom.ppf(1 - 1e-4, times, 0.05)  # its law is not quite chi-square
+    found = sum(binned(p, c, bins).error()[1] > 0 for p, c in replicates(shift, n, times))
+    assert found > 0.8 * times
+
+
+def test_interval_of_one_bin_of_many():
+    """Of one bin it is that of the difference of two numbers, of which one is noisy."""
+    n, right = 10_000, 7_000
+    p = torch.full((n,), 0.8, dtype=torch.float64)
+    value, low, high = binned(p, torch.arange(n) < right, 1).error()
+    spread = math.sqrt(0.7 * 0.3 / n)
+    assert value == pytest.approx(math.sqrt(0.1**2 - 0.21 / (n - 1)), rel=1e-9)
+    assert (low, high) == pytest.approx((0.1 - 1.96 * spread, 0.1 + 1.96 * spread), rel=2e-3)
+
+
+def test_intervals_of_very_many_are_the_same_by_both_ways(monkeypatch):
+    p = torch.linspace(0.5, 0.98, 50_000, dtype=torch.float64)
+    draw = torch.Generator().manual_seed(0)
+    bins = binned(p, torch.rand(len(p), generator=draw, dtype=torch.float64) < p - 0.1, 15)
+    one = bins.error()
+    monkeypatch.setattr(_reliability, "_NEARLY_NORMAL", 0.0)
+    assert bins.error() == pytest.approx(one, abs=0.02 * (one[2] - one[1]))
 
 
 def test_equal_confidences_share_a_bin():

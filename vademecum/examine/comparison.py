@@ -2,7 +2,7 @@ r"""Two dossiers side by side: what differs, by how much, and whether that is mo
 
 Where both saw the same examples in the same order, differences $d_i = b_i - a_i$ of single examples
 are compared: for right and wrong answers by the exact sign test of the examples that they do not
-share (McNemar), with the interval that it gives; for numbers by Student's $t$. Where they did not,
+share (McNemar), with Tango's score interval; for numbers by Student's $t$. Where they did not,
 errors add up as $\sqrt{e_a^2 + e_b^2}$, of intervals half their length over 1.96. Holm's correction is over all
 tests of the table: the chance of any false difference among them is at most 5 %. What has no error
 is told without a test.
@@ -12,6 +12,8 @@ References:
     Statistics, 1979.
     McNemar, Note on the sampling error of the difference between correlated proportions or
     percentages, Psychometrika, 1947.
+    Tango, Equivalence test and confidence interval for the difference in proportions for the
+    paired-sample design, Statistics in Medicine, 1998.
 """  # noqa: E501
 
 import math
@@ -22,12 +24,12 @@ import numpy as np
 from scipy import stats
 
 from vademecum.examine.dossier import Dossier, Measurement, Section
-from vademecum.foundations import clopper_pearson
 from vademecum.results import one_line
 
 __all__ = ["Comparison", "Difference", "compare", "holm"]
 
 _LEVEL = 0.05
+_NORMAL = 1.959963985  # two-sided, 95 %
 
 
 class Difference(NamedTuple):
@@ -171,7 +173,8 @@ def _tested(a: Measurement, b: Measurement, *, paired: bool) -> _Test:
         pairs = np.subtract(b.each, a.each)
         if np.isfinite(pairs).all():
             binary = set(a.each) | set(b.each) <= {0.0, 1.0}
-            means = abs(gap - pairs.mean()) <= 1e-6 * max(1.0, abs(gap))
+            size = max(map(abs, (*a.each, *b.each)))
+            means = abs(gap - pairs.mean()) <= 1e-6 * size  # which are kept in nine digits
             if means:
                 return _signs(gap, pairs) if binary else _student(gap, pairs)
     errors = [_standard_error(m) for m in (a, b)]
@@ -186,14 +189,31 @@ def _tested(a: Measurement, b: Measurement, *, paired: bool) -> _Test:
 
 
 def _signs(gap: float, pairs: np.ndarray) -> _Test:
-    """The exact test of examples on which the two differ, and the interval that it gives."""
+    """The exact test of examples on which the two differ, and an interval for how often."""
     n, more, less = len(pairs), int((pairs > 0).sum()), int((pairs < 0).sum())
-    if more + less == 0:
-        return _Test(0.0, (0.0, 0.0), 1.0, n)
-    p = float(stats.binomtest(more, more + less).pvalue)
-    low, high = clopper_pearson(more, more + less)
-    share = (more + less) / n
-    return _Test(gap, ((2 * low - 1) * share, (2 * high - 1) * share), p, n)
+    p = float(stats.binomtest(more, more + less).pvalue) if more + less else 1.0
+    ends = (_score_end(more, less, n, side) for side in (1, -1))
+    return _Test(gap if more + less else 0.0, tuple(ends), p, n)  # pyright: ignore
+
+
+def _score_end(more: int, less: int, n: int, side: int) -> float:
+    """The difference of shares from which what was seen is 1.96 of its spreads away."""
+    seen = (more - less) / n
+    low, high = (-1.0, seen) if side > 0 else (seen, 1.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        far = side * _score(more, less, n, middle) > _NORMAL
+        low, high = (middle, high) if far == (side > 0) else (low, middle)
+    return (low + high) / 2
+
+
+def _score(more: int, less: int, n: int, d: float) -> float:
+    """By how many spreads more - less is above n d, where the likeliest shares differ by d."""
+    half = n + (less - more) / 2
+    b, c = half * d - (more + less) / 2, less * d * (1 - d)
+    share = (math.sqrt(max(b * b + 2 * n * c, 0.0)) - b) / (2 * n)  # of `less`, for this d
+    variance, above = n * (2 * share + d * (1 - d)), more - less - n * d
+    return above / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, above)
 
 
 def _student(gap: float, pairs: np.ndarray) -> _Test:
