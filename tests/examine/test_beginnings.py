@@ -50,6 +50,9 @@ TASKS = {
     "positions": (Tokens(), IDS, IDS, "sequence", 9),
     "next tokens": (Tokens(), {"input_ids": IDS}, None, "sequence", 9),
     "images": (nn.Conv2d(2, 5, 1), IMAGES, torch.zeros(3, 4, 4).long(), "sequence", 5),
+    "images, classes last": (Gives(lambda z: z, 2, 5), torch.rand(3, 4, 6, 2),
+                             torch.full((3, 4, 6), 4), "sequence", 5),
+    "signals": (nn.Conv1d(2, 7, 1), torch.rand(3, 2, 4), torch.full((3, 4), 6), "sequence", 7),
     "densities": (Gives(lambda z: -z.square().sum(1)), X, None, "density", None),
     "nothing": (MODEL, X, None, None, None),
 }  # fmt: skip
@@ -124,6 +127,17 @@ def test_the_order_of_examples_is_the_seeds():
     assert one.equal(same)
     assert not one.equal(other)
     assert Study(MODEL, X, Y, seed=1).take(3)[0].equal(one[:3])
+
+
+def test_outputs_that_are_not_finite_give_no_numbers():
+    """Also where the first look does not see them."""
+    model = Gives(lambda z: torch.where(torch.arange(len(z))[:, None] == 9, NAN, z))
+    given = {"example 9": (X, Y, None), "fresh example 9": (X[:9], Y[:9], (X, Y))}
+    for which, (x, y, test) in given.items():
+        dossier = examine(model, x, y, test=test, sections=["generalisation", "calibration"])
+        for section in dossier.sections:
+            assert (section.status, section.measurements) == ("failed", ()), section
+            assert f"must be finite, and those of {which} are not" in section.reason
 
 
 EMPTY = DataLoader(TensorDataset(X[:0]))

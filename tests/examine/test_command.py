@@ -48,7 +48,10 @@ def file(tmp_path):
 @pytest.fixture
 def seen(monkeypatch):
     """The command with a dossier in the place of the process."""
-    found = Measurement("accuracy", 0.4, (0.3, 0.5)), Measurement("masked", False)
+    found = (
+        Measurement("accuracy", 0.4, (0.3, 0.5)), Measurement("masked", False),
+        Measurement("lost", float("nan")), Measurement("word", "deep"),
+    )  # fmt: skip
     sections = (
         Section("robustness", "measured", found, "It falls."),
         Section("kernel", "out of time", reason="the time was over"),
@@ -80,6 +83,9 @@ def run(capsys, *words) -> tuple[int, str, str]:
         (["kernel.alignment > 0"], 2),
         (["curvature.trace > 0"], 2),
         (["robustness.radius > 0"], 2),
+        (["robustness.lost > 0"], 2),
+        (["robustness.lost <= 0"], 2),
+        (["robustness.word > 0"], 2),
         (["kernel.alignment > 0", "robustness.accuracy >= 0.5"], 1),
     ],
 )

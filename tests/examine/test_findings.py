@@ -114,6 +114,15 @@ def test_sections_that_were_cut_give_no_errors():
                 assert finding.advice
 
 
+def test_calibration_without_a_best_temperature():
+    """Where all answers are right, or none, more time would tell nothing."""
+    error = (Measurement("calibration_error", 0.4, (0.3, 0.5)),)
+    (whole,) = findings((Section("calibration", "measured", error),))
+    (cut,) = findings((Section("calibration", "partly", error),))
+    assert whole.advice.startswith("No temperature is best")
+    assert "more time" in cut.advice
+
+
 def test_targets_that_can_be_read_are_no_collapse():
     """Two classes on one line are how training ends, and nothing is lost."""
     rank = (Measurement("layers", ("a", "b")), Measurement("least_hidden_rank", 1.0))

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import binomtest
 from torch import Tensor, nn
 
-from vademecum.examine import examine
+from vademecum.examine import _study, examine
 
 
 def found(model, x, y=None, **options) -> Any:
@@ -118,6 +118,23 @@ def test_sequences_have_a_share_each():
     section = found(Next(), counting)["generalisation"]
     assert section.train_error == 0
     assert section["train_error"].n == 8
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers", "positions"])
+def test_of_very_large_outputs_the_first_count(monkeypatch, kind):
+    monkeypatch.setattr(_study, "_BATCH", 5)
+    monkeypatch.setattr(_study, "_ENTRIES", 40)
+    x = torch.randn(30, 4, 3)
+    z = x if kind == "positions" else x[:, 0]
+    y = z.roll(1, -1) if kind == "numbers" else z.roll(1, -1).argmax(-1)
+    name = "squared_error" if kind == "numbers" else "error"
+    section = found(nn.Identity(), z, y, test=(z[3:], y[3:]))["generalisation"]
+    n = 5 if kind == "positions" else 15  # 12 or 3 numbers each, until there are 40
+    for which, first in (("train", 0), ("test", 3)):
+        part, wanted = z[first : first + n], y[first : first + n]
+        each = (part - wanted).square() if kind == "numbers" else part.argmax(-1) != wanted
+        assert section[f"{which}_{name}"].n == n
+        assert section[f"{which}_{name}"].value == pytest.approx(float(each.double().mean()))
 
 
 def test_without_targets_it_does_not_apply():

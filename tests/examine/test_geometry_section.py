@@ -1,6 +1,7 @@
 """Linear pieces and symmetries of networks that are known to have them, or not."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from torch import nn
 from vademecum.approximation import sawtooth_network
 from vademecum.data import load
 from vademecum.examine import examine
+from vademecum.examine._clock import Clock
+from vademecum.examine._study import Study
+from vademecum.examine.sections import _regions
 from vademecum.geometry import GCN
 
 
@@ -107,6 +111,36 @@ def test_regions_of_a_plane_are_counted_by_hand():
     section = found(model, x, torch.zeros(4, 1))
     assert section.linear_regions == 4  # the quadrants
     assert section.plane_share == 1
+
+
+def test_regions_alone_are_something(monkeypatch):
+    """Where there is no time for the ways between examples, the plane is still there."""
+    monkeypatch.setattr(_regions, "_too_dear", lambda *_: 1.0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    section = found(model, torch.randn(10, 3))
+    assert section.status == "measured"
+    assert "pieces_between_examples" not in section
+    assert f"{section.linear_regions} linear piece" in section.sentence
+    assert "<svg" in section.figure
+
+
+@pytest.mark.parametrize(("of_a_call", "of_a_piece", "dear"), [(0.01, 0.0, 0), (0.01, 0.05, 1),
+                                                               (0.5, 0.0, 1)])  # fmt: skip
+def test_what_the_way_between_examples_takes(monkeypatch, of_a_call, of_a_piece, dear):
+    """Of 200 pieces: what a call takes does not count for each of them."""
+    now = [0.0]
+
+    def along(network, a, b, **_):
+        count = round(200 * float((b - a).norm() / math.sqrt(2)))
+        now[0] += of_a_call + of_a_piece * count
+        return SimpleNamespace(maps=range(count))
+
+    monkeypatch.setattr(_regions, "regions_along", along)
+    ends, study = torch.eye(2) - torch.tensor([1.0, 0.0]), Study(nn.Linear(2, 2), torch.eye(2))
+    clock = Clock(1.5 if dear else 1.0, now=lambda: now[0])
+    density = _regions._too_dear(study, *ends, clock)
+    assert density == (pytest.approx(200 / math.sqrt(2)) if dear else None)
+    assert ("about" in clock.cut) == bool(dear)
 
 
 def test_what_has_no_pieces_and_no_symmetry():

@@ -207,6 +207,17 @@ def test_fresh_examples_are_taken(drawn):
     assert "fresh" in found["calibration"]["accuracy"].method
 
 
+def test_dropout_is_counted_on_fresh_examples(drawn):
+    """As the log loss is, beside which it stands."""
+    z, y = drawn
+    model, wrong = nn.Sequential(nn.Dropout(1e-6)), (y + 1) % z.shape[1]
+    draw = torch.Generator().manual_seed(0)
+    section = examine(model, z, y, test=(z[:200], wrong[:200]), sections=["calibration"],
+                      budget=math.inf, generator=draw)["calibration"]  # fmt: skip
+    assert section["dropout_log_loss"].n == 200
+    assert section.dropout_log_loss == pytest.approx(section.log_loss, rel=1e-4)
+
+
 def test_twin_of_a_linear_layer_is_least_squares():
     model, x, y = gaussian_classes(150)
     fresh, labels = x[90:], y[90:]

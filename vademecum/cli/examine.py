@@ -111,13 +111,15 @@ def _judged(requirement: _Requirement, dossier: "Dossier") -> int:
     name = requirement.section
     section = next((each for each in dossier.sections if each.name == name), None)
     value = None if section is None else section.get(requirement.name)
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float) and value == value:
         holds = _RELATIONS[requirement.relation](value, requirement.limit)
         verdict = "holds" if holds else "FAILS"
         print(f"{requirement.text}: {verdict}, {value:.4g}")
         return 0 if holds else 1
-    why = "there is no such section" if section is None else section.reason or (
-        f"it has no number {requirement.name!r}")  # fmt: skip
+    why = "there is no such section"
+    if section is not None:
+        lacks = f"it has no number {requirement.name!r}"
+        why = section.reason or (lacks if value is None else f"{requirement.name} is {value}")
     print(f"{requirement.text}: NOT MEASURED, {why}")
     return 2
 

@@ -19,7 +19,7 @@ from vademecum.models import (
     out_of_memory,
 )
 
-__all__ = ["FirstLook", "first_look", "insist_on_one_number", "refuse_labels"]
+__all__ = ["FirstLook", "finite_outputs", "first_look", "insist_on_one_number", "refuse_labels"]
 
 _OF_CODE = (RuntimeError, TypeError, IndexError, AttributeError, KeyError, ValueError)
 """What code raises that is given something it does not know."""
@@ -108,6 +108,16 @@ def refuse_labels(name: str, y: Tensor, k: int, *, ignored: bool) -> None:
     if classes.numel() and (int(classes.min()) < 0 or int(classes.max()) >= k):
         wrong = int(classes.max()) if int(classes.max()) >= k else int(classes.min())
         raise ValueError(f"{name} must be classes between 0 and {k - 1}, got {wrong}")
+
+
+def finite_outputs(z: Any, what: str) -> Any:
+    """The outputs, refused with NaN or an infinite number among them, for which example."""
+    if isinstance(z, Tensor) and z.ndim and z.is_floating_point():
+        good = torch.isfinite(z.flatten(1) if z.ndim > 1 else z[:, None]).all(1)
+        if not bool(good.all()):
+            i = int((~good).nonzero()[0, 0])
+            raise ValueError(f"outputs of model must be finite, and those of {what} {i} are not")
+    return z
 
 
 class _First:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from vademecum.examine._data import Data, taken
 from vademecum.examine._first_look import (
     FirstLook,
+    finite_outputs,
     first_look,
     insist_on_one_number,
     refuse_labels,
@@ -143,7 +144,8 @@ class Study:
             data = self.data if which == "data" else self.test
             if data is None:
                 raise ValueError("test must be given")
-            self._cache[which] = self._passed(data)
+            what = "example" if which == "data" else "fresh example"
+            self._cache[which] = finite_outputs(self._passed(data), what)
         return self._cache[which]
 
     def scores(self, which: str = "data") -> tuple[Tensor, Tensor]:

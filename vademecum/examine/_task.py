@@ -63,10 +63,10 @@ def aim_of(z: Any, x: Any, y: Any, *, task: str | None, loss: Loss | None) -> Ai
         y = torch.cat([ids[:, 1:], torch.full_like(ids[:, :1], IGNORED)], 1)
         why += "; the target of each token is the next one"
     if y is None and found in ("classification", "regression", "sequence"):
-        return Aim(found, why, loss, None, _classes(z, found))  # pyright: ignore
+        return Aim(found, why, loss, None, _classes(z, found, y))  # pyright: ignore
     usual = {"classification": classified, "sequence": classified, "regression": squared,
              "density": minus_mean}.get(found or "")  # fmt: skip
-    return Aim(found, why, loss or usual, y, _classes(z, found))  # pyright: ignore
+    return Aim(found, why, loss or usual, y, _classes(z, found, y))  # pyright: ignore
 
 
 def _guess(z: Any, x: Any, y: Any) -> tuple[str | None, str]:
@@ -85,7 +85,10 @@ def _guess(z: Any, x: Any, y: Any) -> tuple[str | None, str]:
     if y.is_floating_point():
         return "regression", "the targets are numbers"
     if y.ndim == 1 and z.ndim <= 2:
-        return "classification", f"the targets are classes, and there are {_classes(z, '')} scores"
+        return (
+            "classification",
+            f"the targets are classes, and there are {_classes(z, '', y)} scores",
+        )
     return "sequence", "the targets are classes, one for every position"
 
 
@@ -100,11 +103,13 @@ def _token_ids(x: Any) -> Tensor | None:
     return first if first.ndim == 2 and first.shape[1] > 1 else None
 
 
-def _classes(z: Any, task: str | None) -> int | None:
+def _classes(z: Any, task: str | None, y: Any) -> int | None:
     if not isinstance(z, Tensor) or task in ("regression", "density", None):
         return None
     if z.ndim == 1 or (z.ndim == 2 and z.shape[1] == 1):
         return 2
+    if isinstance(y, Tensor) and z.ndim == y.ndim + 1:  # as `flat_scores` takes them
+        return z.shape[-1] if z.shape[1:-1] == y.shape[1:] else z.shape[1]
     return z.shape[-1] if z.ndim == 3 else z.shape[1]
 
 

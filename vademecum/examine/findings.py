@@ -40,6 +40,8 @@ class Rule(NamedTuple):
     """What is wrong, with the number as {number} and what is measured before it by name."""
     advice: str
     """What to do, with measurements of the section by name."""
+    otherwise: str = ""
+    """What to do where a whole section has no such measurement."""
 
     __repr__ = one_line
 
@@ -54,8 +56,9 @@ class Rule(NamedTuple):
         text = self.text.format_map(known)
         try:
             advice = self.advice.format_map(known)
-        except KeyError:  # of a section that was cut before it came to that
-            advice = "Examine it with more time to know what to do."
+        except KeyError:
+            cut = section.status != "measured" or not self.otherwise
+            advice = "Examine it with more time to know what to do." if cut else self.otherwise
         severity = self.weight + 0.99 * _beyond(number, self.threshold)
         return Finding(text, self.section, number, self.threshold, advice, round(severity, 3))
 
@@ -217,7 +220,8 @@ RULES = (
     Rule("calibration", "calibration", _low("calibration_error"), True, 0.05, 3.0,
          "What it says of its sureness is off by at least {number:.0%}.",
          "Divide its scores by a number fitted on examples that it has not seen (on these"
-         " {best_temperature:.3g})."),
+         " {best_temperature:.3g}).",
+         "No temperature is best on these examples: fit one on others, which it has not seen."),
     Rule("too sure", "calibration", _low("best_temperature"), True, 2, 2.5,
          "Its scores are at least {number:.3g} times too large for probabilities.",
          "Divide them by {best_temperature:.3g}."),

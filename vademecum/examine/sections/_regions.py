@@ -34,7 +34,8 @@ _PAIRS = 16  # segments between examples
 _FEW, _MANY = 100, 3000  # polygons to look for at first and at last
 _LIMIT = 20  # times as many polygons as were in sight are an error
 _SEED = "linear regions"
-_TRIAL = 200  # the part of a segment by which it is seen what the whole takes
+_TRIAL, _LONGER = 200, 10
+"""The part of a segment by which it is seen what the whole takes, and how much longer a second."""
 
 
 class Pieces(NamedTuple):
@@ -103,15 +104,24 @@ def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
 
 def _too_dear(study: Study, a: Tensor, b: Tensor, clock: Clock) -> float | None:
     """Where a whole segment has no time: pieces on a segment of length 1, from a short one."""
-    start = clock.left()
-    if start == inf:
+
+    def tried(part: float) -> tuple[float, int]:
+        start = clock.left()
+        way = regions_along(study.network, a, a + part * (b - a), memory=study.memory)
+        return start - clock.left(), len(way.maps)
+
+    if clock.left() == inf:
         return None
-    way = regions_along(study.network, a, a + (b - a) / _TRIAL, memory=study.memory)
-    seconds = _TRIAL * (start - clock.left())
+    (short, count), part = tried(1 / _TRIAL), 1 / _TRIAL
+    seconds = _TRIAL * short
+    if seconds > clock.left() > 2 * _LONGER * short:  # most of it may be what every call takes
+        part = _LONGER / _TRIAL
+        longer, count = tried(part)
+        seconds = short + (longer - short) * (_TRIAL - 1) / (_LONGER - 1)
     if seconds <= clock.left():
         return None
     clock.cut = f"no pieces between examples, of which one pair takes about {seconds:.0f} s"
-    return _TRIAL * len(way.maps) / float((b - a).double().norm())
+    return count / (part * float((b - a).double().norm()))
 
 
 def _counted(study: Study, found: Pieces) -> Iterator[Item]:

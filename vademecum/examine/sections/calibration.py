@@ -27,6 +27,7 @@ from vademecum.examine._section import Drawing, Item, NotApplicable, Sentence, o
 from vademecum.examine._study import Study
 from vademecum.examine._task import flat_scores
 from vademecum.examine.dossier import Measurement
+from vademecum.examine.sections._fresh import best_examples
 from vademecum.foundations import clopper_pearson
 from vademecum.regularization import mc_dropout
 
@@ -120,13 +121,14 @@ def _parts(bins: Bins, confidence: Tensor, right: Tensor) -> Iterator[Item]:
 
 def _dropout(study: Study, clock: Clock) -> Iterator[Item]:
     """What passes with dropout on say, if there is dropout."""
-    if study.n is None or study.data.y is None or not _drops(study):
+    examples = best_examples(study)
+    if examples is None or examples.y is None or not _drops(study):
         return
     if study.aim.task != "classification" or (study.aim.classes == 2 and study.outputs().ndim == 1):
         return
     with optional("dropout's doubt"):
-        for m in clock.portions(_FIRST, min(study.n, _LAST)):
-            x, y = study.take(m)
+        for m in clock.portions(_FIRST, min(examples.n, _LAST)):
+            x, y = examples.take(m)
             found = mc_dropout(
                 study.model, x, samples=_SAMPLES, output=study.output, memory=study.room,
                 generator=study.generator("dropout"),
@@ -134,12 +136,13 @@ def _dropout(study: Study, clock: Clock) -> Iterator[Item]:
             if found.probabilities is None or found.mutual_information is None:
                 return
             how = f"mutual information of answer and mask, over {_SAMPLES} passes with dropout on"
+            how += f", {examples.words}"
             doubt = found.mutual_information.double()
             error = _standard_error(doubt)
             yield Measurement("mutual_information", float(doubt.mean()), error, "nats", m, how)
             p, classes = flat_scores(found.probabilities, y)
             own = p.gather(1, classes[:, None]).double().clamp(min=1e-300).log()
-            how = f"of the mean probabilities of {_SAMPLES} passes"
+            how = f"of the mean probabilities of {_SAMPLES} passes, {examples.words}"
             yield Measurement("dropout_log_loss", float(-own.mean()), _standard_error(own), "nats",
                               m, how)  # fmt: skip
 
@@ -159,11 +162,11 @@ def _standard_error(values: Tensor) -> float:
 
 
 def _sentence(bins: Bins, best: BestTemperature, where: str) -> str:
-    value, low, _ = bins.error()
+    value, low, high = bins.error()
     weights = bins.counts / bins.counts.sum()
     sure = float((weights * (bins.confidence - bins.frequency)).sum())
     if low == 0:
-        words = "It is right about as often as it says"
+        words = f"It is right as often as it says, as far as can be told: off by at most {high:.1%}"
     else:
         words = f"What it says of its sureness is off by {value:.1%}"
         words += ", mostly too sure" if sure > 0 else ", mostly not sure enough"

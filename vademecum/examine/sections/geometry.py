@@ -45,13 +45,13 @@ def geometry(study: Study, clock: Clock) -> Iterator[Item]:
     for item in () if x is None else pieces(study, x, part):
         if isinstance(item, Pieces):
             known = item
-            if known.between is not None:
+            if known.regions is not None or known.segment is not None:
                 yield Drawing(lambda known=known: _drawn(known, None))
         else:
             yield item
         yield Sentence(_sentence(known, errors))
     moving = applicable(study, study.take(2)[0], _few_outputs(study))
-    if not moving and known.between is None:
+    if not moving and known.between is None and known.regions is None:
         why = known.why_not or "inputs are not one tensor of numbers"
         raise NotApplicable(f"because {why}, and no symmetry is known of such inputs")
     orbits: dict[str, EquivarianceError] = {}
@@ -70,7 +70,8 @@ def geometry(study: Study, clock: Clock) -> Iterator[Item]:
     clock.cut = ", ".join(dict.fromkeys(filter(None, cuts)))
     few = [found for found in orbits.values() if len(found.elements) <= _SHOWN]
     worst = max(few or orbits.values(), key=lambda found: found.error, default=None)
-    yield Drawing(lambda: _drawn(known, worst))
+    if worst is not None:
+        yield Drawing(lambda: _drawn(known, worst))
 
 
 def _most(study: Study) -> int:
@@ -115,7 +116,7 @@ def _sentence(known: Pieces, errors: dict[str, Measurement]) -> str:
     if known.regions is not None:
         count, where = len(known.regions.maps), "the plane through three examples"
         where = where if known.share == 1 else f"{known.share:.2g} of {where}"
-        words.append(f"On {where} it consists of {count:,} linear pieces")
+        words.append(f"On {where} it consists of {count:,} linear piece{'s' * (count != 1)}")
     if known.segment is not None:
         words.append(
             f"from the least example to the largest it has {known.between:g} linear pieces"
