@@ -138,7 +138,7 @@ def test_what_the_way_between_examples_takes(monkeypatch, of_a_call, of_a_piece,
     monkeypatch.setattr(_regions, "regions_along", along)
     ends, study = torch.eye(2) - torch.tensor([1.0, 0.0]), Study(nn.Linear(2, 2), torch.eye(2))
     clock = Clock(1.5 if dear else 1.0, now=lambda: now[0])
-    density = _regions._too_dear(study, *ends, clock)
+    density = _regions._too_dear(study, ends[0], ends[1], clock)
     assert density == (pytest.approx(200 / math.sqrt(2)) if dear else None)
     assert ("about" in clock.cut) == bool(dear)
 
