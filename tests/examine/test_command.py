@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from dataclasses import replace
 
 import pytest
@@ -238,3 +239,16 @@ def test_too_little_time_for_anything_is_one_line(capsys, file, tmp_path, monkey
             assert errors == "vade: nothing was examined within 3 s: give more with --budget\n"
             assert not said
         assert (tmp_path / "out").exists() == (not expected)
+
+
+def test_an_interrupt_before_it_began(capsys, file, tmp_path, monkeypatch):
+    def instead(question, *, stop, **_):
+        assert not stop()
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        raise UsageError("nothing was examined")
+
+    monkeypatch.setattr(supervising, "supervised", instead)
+    code, _, errors = run(capsys, f"{file}:net", "--data", "digits", "--out", tmp_path / "out")
+    assert (code, errors) == (130, "vade: nothing was examined\n")
+    assert not (tmp_path / "out").exists()

@@ -110,6 +110,31 @@ def test_errors_of_other_examples_add_up():
     assert row.verdict == "b is larger"
 
 
+def test_errors_of_arithmetic_say_nothing_of_other_examples():
+    """The same network differs in its eigenvalues from sample to sample, far beyond rounding."""
+    model, draw = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)), torch.Generator()
+
+    def looked(model: nn.Module, seed: int) -> Dossier:
+        x = torch.randn(60, 3, generator=draw.manual_seed(seed))
+        y, sections = (x[:, 0] > 0).long(), ["anatomy", "curvature", "kernel"]
+        dice = torch.Generator().manual_seed(0)
+        return examine(model, x, y, sections=sections, budget=math.inf, generator=dice)
+
+    found = compare(looked(model, 1), looked(model, 2))
+    names = {row.name: row for row in found.rows}
+    for name in ("largest_eigenvalue", "critical_learning_rate", "smallest_eigenvalue", "trace"):
+        assert names[name].difference != 0
+        assert names[name].p is None
+    assert found.verdict.startswith("Equal within error"), found.verdict
+    model[0].weight.data *= 3  # pyright: ignore
+    other = looked(model, 1)
+    model[0].weight.data /= 3  # pyright: ignore
+    (row,) = (row for row in compare(looked(model, 1), other).rows if row.section == "curvature"
+              and row.name == "largest_eigenvalue")  # fmt: skip
+    assert row.p is not None
+    assert row.p < 1e-6
+
+
 @pytest.mark.parametrize(
     ("p", "corrected"),
     [

@@ -75,7 +75,15 @@ def examine(
     weights = None if checkpoint is None else str(checkpoint)
     question = Question(network, data, test, weights, names, task, budget, seed)
     with Interrupts() as interrupts:
-        dossier = supervised(question, start=start, done=_say, stop=lambda: interrupts.signum != 0)
+        try:
+            dossier = supervised(
+                question, start=start, done=_say, stop=lambda: interrupts.signum != 0
+            )
+        except UsageError as error:
+            if not interrupts.signum:
+                raise
+            print(f"vade: {error}", file=sys.stderr)
+            return 128 + interrupts.signum
         if not interrupts.signum and all(s.status == "out of time" for s in dossier.sections):
             raise UsageError(f"nothing was examined within {budget:g} s: give more with --budget")
         page = dossier.save(out)

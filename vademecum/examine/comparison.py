@@ -5,7 +5,8 @@ are compared: for right and wrong answers by the exact sign test of the examples
 share (McNemar), with Tango's score interval; for numbers by Student's $t$. Where they did not,
 errors add up as $\sqrt{e_a^2 + e_b^2}$, of intervals half their length over 1.96. Holm's correction is over all
 tests of the table: the chance of any false difference among them is at most 5 %. What has no error
-is told without a test.
+is told without a test; so is what has but that of arithmetic, as an eigenvalue has, where examples
+are not the same: of these it says nothing.
 
 References:
     Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
@@ -29,6 +30,13 @@ from vademecum.results import one_line
 __all__ = ["Comparison", "Difference", "compare", "holm"]
 
 _LEVEL = 0.05
+_ARITHMETIC = {
+    ("anatomy", "multiply_adds_by_formula"), ("curvature", "break_even_step"),
+    ("curvature", "critical_learning_rate"), ("curvature", "largest_eigenvalue"),
+    ("curvature", "negative_share"), ("curvature", "smallest_eigenvalue"), ("curvature", "trace"),
+    ("kernel", "largest_eigenvalue"),
+}  # fmt: skip
+"""Whose errors are residuals, rounding or those of random probes, not of examples."""
 _NORMAL = 1.959963985  # two-sided, 95 %
 
 
@@ -130,7 +138,7 @@ def compare(a: Dossier, b: Dossier) -> Comparison:
     words = "the same examples" if paired else "the same examples, in another order" if same else (
         "other examples")  # fmt: skip
     found = [
-        (section.name, one, other, _tested(one, other, paired=paired))
+        (section.name, one, other, _tested(section.name, one, other, paired=paired))
         for section in a.sections if section.name in b
         for one, other in _common(section, b[section.name])
     ]  # fmt: skip
@@ -167,8 +175,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _tested(a: Measurement, b: Measurement, *, paired: bool) -> _Test:
+def _tested(section: str, a: Measurement, b: Measurement, *, paired: bool) -> _Test:
     gap = float(b.value) - float(a.value)  # pyright: ignore
+    if (section, a.name) in _ARITHMETIC and not (paired and a.n == b.n):
+        return _Test(gap, None, None, None)
     if paired and len(a.each) == len(b.each) > 1:
         pairs = np.subtract(b.each, a.each)
         if np.isfinite(pairs).all():

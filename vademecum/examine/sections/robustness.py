@@ -187,6 +187,7 @@ def _certified(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterato
         )
         how += f" bounds; n examples, exact interval of 95 %{found.assumes and '; assumes '}"
         value = said["certified"] = found.certified
+        said["certificates"] = m
         yield Measurement(
             "certified_accuracy", value, interval, "", m, how + found.assumes,
             tuple(each.double().tolist()),
@@ -238,7 +239,8 @@ def _sentence(ball: _Ball, said: dict[str, Any]) -> str:
     if said.get("radius"):
         words.append(f"half of the answers change within {said['radius']:.3g}")
     if "certified" in said:
-        words.append(f"{said['certified']:.1%} are proven right within {ball.radius(_SURE):.2g}")
+        share, many = said["certified"], said["certificates"]
+        words.append(f"of {many} {share:.1%} are proven right within {ball.radius(_SURE):.2g}")
     if "lipschitz" in said:
         low, high = said["lipschitz"]
         words.append(f"its Lipschitz constant (l2) is between {low:.3g} and {high:.3g}")
