@@ -11,7 +11,6 @@ from torch import Tensor
 
 from vademecum.robustness import sample_ball
 from vademecum.robustness._threat import NORMS, as_threat
-from vademecum.robustness.attacks._pixel_grid import on_grid, snapped
 
 ALL = ("linf", "l2", "l1", "l0")
 BOX = (0.0, 1.0)
@@ -179,44 +178,6 @@ def test_radius_and_box_are_rounded_to_the_safe_side(outward):
     assert threat(x, "linf", 0.25).radius.item() == 0.25
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("norm", ALL)
-def test_points_on_the_grid_lie_in_ball_and_box(norm, dtype):
-    q = 1 / 255
-    x = torch.randint(0, 256, (20, 3, 4)).to(dtype) / 255
-    radius = {"linf": 8.3 / 255, "l2": 0.2, "l1": 0.7, "l0": 3}[norm]
-    rule = threat(x, norm, radius)
-    assert on_grid(q, x) == q
-    point = snapped(rule, x, rule.project(x, x + 0.3 * torch.randn_like(x)), q)
-    assert torch.equal((point.double() * 255).round().to(dtype) / 255, point)
-    assert bool((away(x, point, norm) <= radius).all())
-    assert float(point.min()) >= 0
-    assert float(point.max()) <= 1
-    assert bool(
-        (away(x, point, norm) >= (0.8 if norm != "linf" else 8 / 8.3) * radius - 1e-6).all()
-    )
-    assert torch.equal(snapped(rule, x, x, q), x)
-
-
-def test_steps_on_the_grid_are_whole_and_nearest():
-    x = torch.tensor([[0.0, 0.25, 0.5, 0.75]])
-    rule = threat(x, "linf", 0.3)
-    z = rule.project(x, x + torch.tensor([[0.2, -0.11, 0.13, 0.3]]))
-    found = snapped(rule, x, z, 0.25)
-    torch.testing.assert_close(found, torch.tensor([[0.25, 0.25, 0.75, 1.0]]))
-    other = snapped(threat(x, "linf", 0.2), x, z, 0.25)  # no whole step fits
-    assert torch.equal(other, x)
-    wide = snapped(threat(x, "l1", 0.6), x, x + torch.tensor([[0.24, -0.1, 0.2, 0.0]]), 0.25)
-    torch.testing.assert_close(wide, torch.tensor([[0.25, 0.25, 0.75, 0.75]]))
-
-
-def test_inputs_off_the_grid_are_refused():
-    with pytest.raises(ValueError, match=r"x must lie on the grid of quantum = 0.25, got 0.3"):
-        on_grid(0.25, torch.tensor([[0.25, 0.3]]))
-    with pytest.raises(ValueError, match="quantum must be > 0, got 0"):
-        on_grid(0, torch.zeros(1, 1))
-
-
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
@@ -266,21 +227,6 @@ def test_draws_are_uniform(norm):
         second = {"linf": 1 / 3, "l2": 1 / (d + 2), "l1": 2 / (d + 1) / (d + 2)}[norm]
         assert float((x.mean(0).abs() / math.sqrt(second / n)).max()) < 5
         assert float((x.square().mean(0) / second - 1).abs().max()) < 5 * math.sqrt(6 / n)
-
-
-def test_steps_of_the_grid_are_rounded_as_far_as_the_radius_goes():
-    q, x = 1 / 8, torch.full((1, 5), 0.5, dtype=torch.float64)
-    z = x + q * torch.tensor([[1.5, 0.6, 0.2, -2.0, -0.3]], dtype=torch.float64)
-    for norm, radius, wanted in (
-        ("linf", 1.9 * q, [1, 1, 0, -1, 0]),
-        ("l2", 9 * q, [2, 1, 0, -2, -1]),
-        ("l2", 3 * q, [2, 1, 0, -2, 0]),  # 4 + 1 + 4, and 1 more would be too much
-        ("l1", 5 * q, [2, 1, 0, -2, 0]),
-        ("l1", 3 * q, [1, 0, 0, -2, 0]),
-    ):
-        allowed = threat(x, norm, radius * (1 + 1e-9))
-        near = allowed.nearest(x, z) if norm == "linf" else z
-        assert ((snapped(allowed, x, near, q) - x) / q).round().tolist() == [wanted], (norm, radius)
 
 
 @pytest.mark.parametrize(

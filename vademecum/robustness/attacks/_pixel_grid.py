@@ -40,7 +40,7 @@ def snapped(threat: Threat, x0: Tensor, z: Tensor, q: float) -> Tensor:
         return _rounded_within(threat, x0, start, z, q)
     part, less = torch.ones_like(threat.radius, dtype=torch.float64), 2.0**-30
     while True:
-        steps = _filled(threat, x0, z, q, part)
+        steps = _filled(threat, x0, start, z, q, part)
         points = torch.where(steps == 0, x0, _value(start + steps, q, x0))
         over = threat.distance(x0, points) > threat.radius.double() * (1 - 2.0**-40)
         if not bool(over.any()):
@@ -60,19 +60,24 @@ def _rounded_within(threat: Threat, x0: Tensor, start: Tensor, z: Tensor, q: flo
     return torch.where((value < low) | (value > high), x0, value)
 
 
-def _filled(threat: Threat, x0: Tensor, z: Tensor, q: float, part: Tensor) -> Tensor:
+def _filled(threat: Threat, x0: Tensor, start: Tensor, z: Tensor, q: float, part: Tensor) -> Tensor:
     """Whole steps from the start, rounded down, and up again as long as a part of the radius lasts.
 
-    A quarter of a step is not worth one.
+    A quarter of a step is not worth one. What is stored may be rounded out of a box whose end is on
+    the grid: then a step less is made.
     """
     p = NORMS[threat.norm]
     way = (z.double() - x0.double()).flatten(1) / q * part[:, None]
+    low, high = threat.limits(x0)
+
+    def outside(steps: Tensor) -> Tensor:
+        value = _value(start + (steps * way.sign()).view_as(x0), q, x0)
+        return ((steps.view_as(x0) > 0) & ((value < low) | (value > high))).flatten(1)
+
     down = way.abs().floor()
+    down = torch.where(outside(down), down - 1, down)
     lost, cost = way.abs() - down, (down + 1) ** p - down**p
-    low, high = (end.flatten(1).double() for end in threat.limits(x0))
-    end = x0.flatten(1).double() + (down + 1) * q * way.sign()
-    slack = 1e-6 * q
-    lost = lost.masked_fill((end < low - slack) | (end > high + slack) | (lost <= 0.25), -1)
+    lost = lost.masked_fill(outside(down + 1) | (lost <= 0.25), -1)
     order = lost.argsort(dim=1, descending=True)
     spent = (down**p).sum(1, keepdim=True) + cost.gather(1, order).cumsum(1)
     room = (part * threat.radius.double() / q)[:, None] ** p
