@@ -115,8 +115,8 @@ def test_errors_of_arithmetic_say_nothing_of_other_examples():
     model, draw = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)), torch.Generator()
 
     def looked(model: nn.Module, seed: int) -> Dossier:
-        x = torch.randn(60, 3, generator=draw.manual_seed(seed))
-        y, sections = (x[:, 0] > 0).long(), ["anatomy", "curvature", "kernel"]
+        x = torch.randn(24, 3, generator=draw.manual_seed(seed))
+        y, sections = (x[:, 0] > 0).long(), ["curvature"]
         dice = torch.Generator().manual_seed(0)
         return examine(model, x, y, sections=sections, budget=math.inf, generator=dice)
 

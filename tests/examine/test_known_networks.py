@@ -131,6 +131,19 @@ def deep(bias: float) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(32, 3))
 
 
+def test_what_gradients_cannot_change_is_never_learned():
+    """A line through zero: of a residual the part across the inputs stays."""
+    model = nn.Linear(2, 1, bias=False)
+    x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [2.0, 0.0], [2.0, 0.3], [1.0, 1.0]])
+    y = torch.tensor([[1.0], [-1.0], [1.0], [-1.0], [0.5]])
+    section = measured("kernel", model, x, y)
+    r = (y - model(x)).detach().double()
+    left = r - x.double() @ torch.linalg.lstsq(x.double(), r).solution
+    assert section.rank == 2
+    assert section.unlearnable_share == pytest.approx(float(left.square().sum() / r.square().sum()))
+    assert section.steps_to_a_tenth == math.inf
+
+
 def test_dead_units_are_seen():
     x, y = torch.randn(50, 32) / 4, torch.arange(50) % 3
     dead = measured("signal", deep(-10.0), x, y)

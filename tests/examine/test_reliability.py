@@ -52,6 +52,27 @@ def test_interval_of_one_bin_of_many():
     assert (low, high) == pytest.approx((0.1 - 1.96 * spread, 0.1 + 1.96 * spread), rel=2e-3)
 
 
+def test_interval_where_all_of_a_bin_are_right():
+    """As if half of one were wrong and half of one right beside them."""
+    n, p = 20, 0.8
+    value, low, high = binned(torch.full((n,), p).double(), torch.ones(n), 1).error()
+    smooth = (n + 0.5) / (n + 1)
+    noise = smooth * (1 - smooth) / n
+    assert value == pytest.approx(1 - p)
+    seen = math.sqrt((value**2 + noise) / noise)
+    for end, q in ((low, 0.975), (high, 0.025)):
+        at = end / math.sqrt(noise)  # a normal number around it is as near to zero as what was seen
+        assert stats.norm.cdf(seen - at) - stats.norm.cdf(-seen - at) == pytest.approx(q, rel=1e-6)
+
+
+def test_plain_error_by_hand():
+    """Three of four examples at 0.9, of which 20 of 30 are right; a quarter at 0.6, 9 of 10."""
+    p = torch.tensor([0.9] * 30 + [0.6] * 10).double()
+    right = torch.tensor([1.0] * 20 + [0.0] * 11 + [1.0] * 9)
+    wanted = 0.75 * (0.9 - 2 / 3) + 0.25 * (0.9 - 0.6)
+    assert binned(p, right, 4).plain_error == pytest.approx(wanted)
+
+
 def test_intervals_of_very_many_are_the_same_by_both_ways(monkeypatch):
     p = torch.linspace(0.5, 0.98, 50_000, dtype=torch.float64)
     draw = torch.Generator().manual_seed(0)
