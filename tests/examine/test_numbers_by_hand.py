@@ -88,10 +88,9 @@ def test_steps_of_curvature(given):
     assert section.loss == pytest.approx(float(loss))
     fall = step * sum(float(g.square().sum()) for g in slopes)
     assert abs(float(after - loss)) < 0.02 * fall  # as far as a step that is off by 0.1 % can be
-    top = section["largest_eigenvalue"]
-    ends = [2 / (top.value + side * 1e-3) for side in (1, -1)]
-    slope = (ends[1] - ends[0]) / 2e-3
-    assert section["critical_learning_rate"].error == pytest.approx(slope * top.error, rel=1e-3)
+    top, rate = section["largest_eigenvalue"], section["critical_learning_rate"]
+    slope = (2 / (top.value - 1e-3) - 2 / (top.value + 1e-3)) / 2e-3
+    assert rate.error / top.error == pytest.approx(slope, rel=1e-3)
 
 
 def test_spectrum_of_the_kernel(given):
@@ -141,6 +140,32 @@ def test_positions_that_count_for_nothing():
     assert section["train_error"].n == 2
 
 
+def test_densities_and_mirror_images():
+    x = torch.randn(30, 2, dtype=torch.float64)
+    law = torch.distributions.Normal(0.0, 2.0)
+    model = nn.Sequential(Density(law))
+    section = measured("generalisation", model, x, None, task="density")
+    assert section.train_loss == pytest.approx(float(-law.log_prob(x).sum(1).mean()))
+    images = torch.rand(5, 1, 4, 4, dtype=torch.float64)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 3)).double()
+    section = measured("geometry", model, images, torch.arange(5) % 3)
+    with torch.no_grad():
+        z, mirrored = model(images), model(images.flip(3))
+    longer = torch.maximum(z.norm(dim=1), mirrored.norm(dim=1))
+    each = (mirrored - z).norm(dim=1) / longer
+    assert section.flip_error == pytest.approx(float(each.mean()), rel=1e-6)
+    assert section["flip_error"].error == pytest.approx(float(each.std()) / math.sqrt(5), rel=1e-6)
+
+
+class Density(nn.Module):
+    def __init__(self, law: torch.distributions.Normal):
+        super().__init__()
+        self.law = law
+
+    def forward(self, x):
+        return self.law.log_prob(x).sum(1)
+
+
 def test_brier_and_errors_of_means(given):
     model, x, y = given
     section = measured("calibration", model, x, y)
@@ -170,6 +195,8 @@ def test_ranks_and_selectivity(given):
         p = values[values > 0] / values[values > 0].sum()
         return math.exp(-(p * np.log(p)).sum())
 
+    model[-1].weight.data[1:] = torch.randn(2, 11, generator=torch.Generator().manual_seed(0))
+    section = measured("representations", model, x, x.argmax(1))
     z = model(x).detach().numpy()[np.array(order(40))]
     assert section.last_effective_rank == pytest.approx(rank(z), rel=1e-6)
     halves = abs(rank(z[:20]) - rank(z[20:])) / 2
