@@ -56,6 +56,7 @@ def transposed(seed: int = 0) -> Regression:
     """Weights that lie in memory by columns."""
     objective = Regression(seed=seed)
     for block in objective.blocks:
+        assert isinstance(block, nn.Linear)
         block.weight = nn.Parameter(block.weight.detach().T.contiguous().T)
     return objective
 
