@@ -14,7 +14,7 @@ import torch.distributed.tensor
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.train.forks import ONLY_FRESH, alone, together
+from tests.train.forks import ONLY_FRESH, alone, ends, fork, together
 from tests.train.objectives import (
     Game,
     Ragged,
@@ -245,6 +245,24 @@ def test_processes_hand_numbers_to_each_other(tmp_path):
         assert {name: int(x["x"]) for name, x in found.items()} == {"0": 0, "1": 1, "2": 2}
 
     assert together(3, joined(work)) == [0, 0, 0]
+
+
+def test_processes_meet_again_where_they_have_met(tmp_path):
+    """As when a recipe trains a teacher first, under torchrun, whose store outlives a group."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    place = {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "WORLD_SIZE": 2,
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }  # fmt: skip
+
+    def work() -> None:
+        for i in range(2):
+            told(tmp_path / f"{i}-{rank()}", weights(train(Regression()).objective))
+
+    assert ends([fork(work, RANK=r, LOCAL_RANK=r, **place) for r in range(2)]) == [0, 0]
+    one = weights(train(Regression()).objective)
+    for name in ("0-0", "0-1", "1-0", "1-1"):
+        torch.testing.assert_close(tell(tmp_path / name), one, rtol=0, atol=1e-6)
 
 
 def test_watchers_are_gone_before_processes_part(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ from torch.distributed.rendezvous import rendezvous
 from vademecum.errors import UsageError
 
 __all__ = ["Ranks", "processes", "restarted"]
+
+_GROUPS = count()
+"""Numbers of the groups that this process has joined, the same in all that join them."""
 
 
 class Ranks:
@@ -113,8 +117,10 @@ def processes(device: torch.device | str | None = None) -> Iterator[Ranks]:
         return
     backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
     store, rank, size = next(rendezvous("env://"))
-    # What processes left behind that torchrun has replaced would send the new ones to their graves.
-    store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+    # What processes left behind that torchrun has replaced would send the new ones to their graves,
+    # and so would the addresses of an earlier group of the same ones, such as that of a teacher.
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(f"{restarts}/{next(_GROUPS)}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     try:
         yield Ranks(rank, size, place)
@@ -127,16 +133,16 @@ def _there(device: torch.device | str) -> torch.device:
         place = torch.device(device)
     except RuntimeError as error:  # of a word that is no device
         raise UsageError(f"device must be such as 'cpu' or 'cuda', got {device!r}") from error
-    count = torch.cuda.device_count() if place.type == "cuda" else sys.maxsize
-    if (place.index or 0) >= count:
-        raise UsageError(f"device must be there, got {str(place)!r} where torch finds {count} GPUs")
+    found = torch.cuda.device_count() if place.type == "cuda" else sys.maxsize
+    if (place.index or 0) >= found:
+        raise UsageError(f"device must be there, got {str(place)!r} where torch finds {found} GPUs")
     return place
 
 
 def restarted() -> bool:
     """Whether a scheduler has started this run anew, so that it should go on where it was."""
     counts = (os.environ.get(n, "0") for n in ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"))
-    return any(count.isdecimal() and int(count) > 0 for count in counts)
+    return any(n.isdecimal() and int(n) > 0 for n in counts)
 
 
 def _wire(device: torch.device) -> torch.device:
