@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import time
 import warnings
 from functools import partial
 
@@ -258,6 +259,7 @@ def test_processes_meet_again_where_they_have_met(tmp_path):
     def work() -> None:
         for i in range(2):
             told(tmp_path / f"{i}-{rank()}", weights(train(Regression()).objective))
+            time.sleep(1 - rank())  # so that one finds what the other has left
 
     assert ends([fork(work, RANK=r, LOCAL_RANK=r, **place) for r in range(2)]) == [0, 0]
     one = weights(train(Regression()).objective)
