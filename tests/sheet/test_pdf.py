@@ -33,7 +33,7 @@ def objects(pdf: bytes) -> dict[int, bytes]:
         index = int.from_bytes(table[7 * n + 5 : 7 * n + 7])
         if kind == 1:
             assert pdf[place:].startswith(b"%d 0 obj" % n)
-            found[n] = pdf[place : pdf.index(b"endobj", place)].partition(b"obj\n")[2].rstrip()
+            found[n] = pdf[place : pdf.index(b"\nendobj\n", place)].partition(b"obj\n")[2].rstrip()
         elif kind == 2:
             holder = int.from_bytes(table[7 * place + 1 : 7 * place + 5])
             about, content = stream(pdf, holder)
@@ -60,7 +60,7 @@ def stream(pdf: bytes, start: int) -> tuple[bytes, bytes]:
 PLAIN = {
     2: b"<</Type /Catalog\n/Pages 3 0 R>>",
     3: b"<</Type /Pages\n/Kids []>>",
-    4: b"<</Length 5>>\nstream\nendo\n\nendstream",
+    4: b"<</Length 15>>\nstream\nendo endobj end\nendstream",
 }
 
 

@@ -76,11 +76,26 @@ def unpacked(pdf: bytes) -> bytes:
     return b"\n".join([pdf, *parts])
 
 
-def test_the_whole_course_as_pdf(claims, checked):
-    pdf = print_pdf(sheet(claims, reports=checked))
+def letters(pdf: bytes) -> list[int]:
+    """How often each page shows letters; its margins alone some 250 times."""
+    found = re.findall(rb"/Type /Page\b(?!s).*?/Contents (\d+) 0 R", unpacked(pdf), re.DOTALL)
+    counts = []
+    for number in found:
+        start = pdf.index(b"\n%s 0 obj\n" % number)
+        content = pdf[pdf.index(b"stream\n", start) + 7 : pdf.index(b"\nendstream", start)]
+        counts.append(len(re.findall(rb"T[jJ]\b", zlib.decompress(content))))
+    return counts
+
+
+@pytest.mark.parametrize(("form", "pages"), [("cheat", range(4, 9)), ("full", range(40, 60))])
+def test_the_whole_course_as_pdf(claims, checked, form, pages):
+    pdf = print_pdf(sheet(claims, form=form, reports=checked))
     assert len(pdf) < 5e6
     text = unpacked(pdf)
-    assert 4 <= len(re.findall(rb"/Type /Page\b(?!s)", text)) <= 8
+    shown = letters(pdf)
+    assert len(shown) == len(re.findall(rb"/Type /Page\b(?!s)", text))
+    assert len(shown) in pages
+    assert min(shown) > 400, "a page is blank"
     for what in (b"/StructTreeRoot", b"/Outlines", b"/MarkInfo", b"/Lang (en)"):
         assert what in text
     assert text.count(b"(D:20260131120000+00'00')") == 2
