@@ -30,6 +30,12 @@ def test_relations_come_before_commas_and_fences():
     assert len(words("f(a + b + c + d)", 4.5)) > 1  # within the fence
 
 
+def test_a_long_formula_may_end_a_line_although_it_would_fit():
+    long = " + ".join(f"a_{{{n}}}" for n in range(30)) + " = b + c + d + e + f + g + h + i + k"
+    assert len(words(long, 1000.0)) > 1
+    assert len(words("a + b = c", 1000.0)) == len(words(long, 1000.0, block=True)) == 1
+
+
 def test_places_stay_right_where_texts_are_cut_into_words():
     pieces = words(r"\text{if and only if } a = b", 3.5)
     assert "".join(pieces) == "if and only if a=b"
@@ -52,9 +58,23 @@ def test_a_narrow_limit_below_a_sum_adds_nothing():
     assert wide(r"\sum_i") > wide(r"\sum")  # beside it in a line
 
 
+def test_roots_matrices_and_large_sums():
+    assert wide(r"\sqrt x") - wide("x") == pytest.approx(wide(r"\sqrt{x y}") - wide("x y"))
+    assert wide(r"\sqrt x") - wide("x") > 0.7  # its advance is 0.79 em
+    rows = [
+        r"\begin{pmatrix} a b c \\ x \end{pmatrix}",
+        r"\begin{pmatrix} x \\ a b c \end{pmatrix}",
+    ]
+    assert wide(rows[0]) == wide(rows[1]) > wide(r"\begin{pmatrix} x \\ x \end{pmatrix}")
+    assert wide(r"\sum", block=True) > 1.3 * wide(r"\sum")
+
+
 def test_fifty_numbers_of_a_sheet_stand_under_one_heading():
     claims = [toy(sources=(f"B-{n:03}",)) for n in (1, 50, 51, 100, 101)]
     for n, claim in enumerate(claims):
         claim.id = f"tooling.two_{n}"
-    heads = [part.text for part in along(claims, "B") if isinstance(part, Heading)]
-    assert heads == ["B-001 to B-050", "B-051 to B-100", "B-101 to B-150"]
+    flow = [p.text if isinstance(p, Heading) else p.numbers for p in along(claims, "B")]
+    assert flow == [
+        *("B-001 to B-050", "B-001", "B-050", "B-051 to B-100", "B-051", "B-100"),
+        *("B-101 to B-150", "B-101"),
+    ]
