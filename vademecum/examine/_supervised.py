@@ -176,7 +176,8 @@ def _before_it_began(why: str, budget: float) -> str:
     """Why a process told nothing of its network."""
     if why == _OVER:
         return (
-            f"the network and its data were not there within {budget:g} s: give more with --budget"
+            f"after {budget:g} s the network, its data or its first pass was not done: give more"
+            " with --budget, or find out where it hangs"
         )
     return f"{why} before the network and its data were there"
 
