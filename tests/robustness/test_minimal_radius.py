@@ -137,6 +137,22 @@ def test_minimal_radius_improves_on_one_step_and_on_deepfool():
     assert many.radius.median() <= near.distance.median() * 1.02
 
 
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_the_default_is_no_longer_than_what_its_parts_find(norm):
+    """The margin alone aims at one class, and was half as long again as others for some digits."""
+    _, _, x, y = digits()
+    model, knobs = honest("convolutions"), {"norm": norm, "tol": 0.01}
+    x, y = x[:24], y[:24]
+    found = minimal_radius(model, x, y, **knobs).radius
+    for loss in ("ce", "margin"):
+        climb = partial(pgd, steps=20, loss=loss, random_start=False)
+        other = minimal_radius(model, x, y, attack=climb, **knobs).radius
+        ratio = (found / other).nan_to_num(1.0)  # of examples that are wrong without
+        assert ratio.mean() <= 1.02  # both to one part in a hundred
+    if norm != "l1":
+        assert (found <= deepfool(model, x, y, norm=norm).distance).all()
+
+
 def test_not_converged_is_said():
     model, x = linear(3, 2, torch.float32), torch.rand(4, 3)
     y = model(x).argmax(1)
