@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.robustness.test_threats import ALL, away, threat
+from vademecum.robustness import deepfool
 from vademecum.robustness.attacks._pixel_grid import on_grid, snapped
 
 
@@ -59,6 +60,9 @@ def test_points_of_the_grid_are_not_rounded_out_of_the_box(norm, dtype, high):
 def test_inputs_off_the_grid_are_refused():
     with pytest.raises(ValueError, match=r"x must lie on the grid of quantum = 0.25, got 0.3"):
         on_grid(0.25, torch.tensor([[0.25, 0.3]]))
+    with pytest.raises(ValueError, match=r"x must lie on the grid of quantum = 0.25"):
+        on_grid(0.25, torch.tensor([[0.5 * (1 + 100 * 2.0**-23)]]))  # a hundred roundings off
+    on_grid(0.1, torch.tensor([[0.1 + 0.1 + 0.1, 0.7]]))  # and a few
     with pytest.raises(ValueError, match="quantum must be > 0, got 0"):
         on_grid(0, torch.zeros(1, 1))
 
@@ -76,3 +80,14 @@ def test_steps_of_the_grid_are_rounded_as_far_as_the_radius_goes():
         allowed = threat(x, norm, radius * (1 + 1e-9))
         near = allowed.nearest(x, z) if norm == "linf" else z
         assert ((snapped(allowed, x, near, q) - x) / q).round().tolist() == [wanted], (norm, radius)
+
+
+def test_steps_that_lead_far_out_of_the_ball_end_on_the_grid_at_its_edge():
+    """`deepfool` goes as far as it must; within two steps of the grid nothing changes the class."""
+    model = torch.nn.Linear(3, 2, bias=False)
+    model.weight.data = torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+    x = torch.full((2, 3), 100 / 255)
+    found = deepfool(model, x, torch.zeros(2).long(), norm="linf", radius=2.5 / 255,
+                     quantum=1 / 255)  # fmt: skip
+    assert not found.fooled.any()
+    torch.testing.assert_close(found.x * 255, torch.full((2, 3), 98.0))

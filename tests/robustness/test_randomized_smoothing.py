@@ -11,7 +11,11 @@ from torch import Tensor, nn
 
 from vademecum.models import peak_bytes
 from vademecum.robustness import randomized_smoothing
+from vademecum.robustness._logits import Classifier
+from vademecum.robustness.smoothing import _ballots
+from vademecum.robustness.smoothing._ballots import Votes
 from vademecum.robustness.smoothing._grid import Grid
+from vademecum.robustness.smoothing._noisy import GridNoise
 from vademecum.robustness.smoothing._rounded_normal import RoundedNormal
 from vademecum.testing import check_instrument
 
@@ -138,6 +142,28 @@ def net(dtype: torch.dtype = torch.float32) -> nn.Module:
 
 def images(n: int) -> Tensor:
     return torch.randint(256, (n, 1, 8, 8), generator=source(5)) / 255
+
+
+def test_all_blocks_of_draws_choose_the_class(monkeypatch):
+    """Large inputs come in blocks of 32 copies: every one counts, not only the last."""
+    monkeypatch.setattr(_ballots, "_DRAWS", {"cpu": 1})
+    x = torch.linspace(-0.5, 0.5, 41)[:, None].mul(20).round().div(20)
+    noisy, model = GridNoise(x, 1.0, 0.05), Rule(lambda x: (x[:, 0] > 0).long())
+    found = Votes(Classifier(model), noisy, None, source(3)).count(100, lambda rows: None)
+    again = source(3)
+    noise = torch.cat([noisy.draw(rows, again) for rows in (32, 32, 32, 4)])
+    wins = torch.stack([(noisy.copies(i, noise)[:, 0] > 0).sum() for i in range(len(x))])
+    assert bool(((wins != 50) & (wins > 30) & (wins < 70)).any())
+    assert torch.equal(found, (wins > 50).long())
+
+
+def test_grids_that_a_dtype_can_hold():
+    """In single precision 2**21 quarters of a unit in the last place are one step."""
+    k = torch.tensor([[2.0**21 - 10]])
+    assert Grid(1.0, torch.float32).whole(k, 10).item() == k.item()
+    for x, reach in ((k, 11), (k + 10, 1)):
+        with pytest.raises(ValueError, match=r"quantum must be so coarse that torch.float32"):
+            Grid(1.0, torch.float32).whole(x, reach)
 
 
 def test_company_and_memory_change_nothing():

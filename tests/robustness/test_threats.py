@@ -62,6 +62,24 @@ def test_what_is_allowed_stays_and_projections_are_idempotent(norm):
     assert torch.equal(zero, x)
 
 
+@pytest.mark.parametrize("norm", ALL)
+@pytest.mark.parametrize("box", [BOX, None])
+def test_nearest_points_of_what_is_inside_are_itself(norm, box):
+    """Up to rounding; a point well within the ball is not taken to its sphere."""
+    x = 0.2 + 0.6 * torch.rand(20, 6, dtype=torch.float64)
+    z = x + 0.01 * torch.randn_like(x)
+    rule = threat(x, norm, 6 if norm == "l0" else 0.3, box)
+    assert bool((away(x, z, norm) <= rule.radius).all())
+    torch.testing.assert_close(rule.nearest(x, z), z, rtol=0, atol=1e-15)
+
+
+def test_sparse_projections_keep_the_bits_of_what_may_change():
+    x = torch.rand(50, 6) + 1e-3
+    z = torch.where(torch.arange(6) < 2, torch.rand(50, 6) * 1e-3, x)
+    assert bool((x + (z - x) != z).any())
+    assert torch.equal(threat(x, "l0", 2).project(x, z), z)
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 @pytest.mark.parametrize("box", [BOX, None])
 def test_nearest_points_are_those_of_a_solver(norm, box):
