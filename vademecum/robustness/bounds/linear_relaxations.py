@@ -7,8 +7,9 @@ rectifiers the bound is the best that lines of each unit alone can give.
 
 Intervals come first, at every layer; for the entries that a unit could still do either of two
 things with, linear bounds follow, and the narrower ends are kept. Hence the bounds are never wider
-than those of `interval_bounds`. Steps of gradient ascent on the slopes below rectifiers make them
-narrower still.
+than those of `interval_bounds`, but for rounding: observed is a unit in the last place of the
+larger end, where boxes of hidden layers were narrowed. Steps of gradient ascent on the slopes below
+rectifiers make them narrower still.
 
 Bounds are sound, for the function of real numbers or for the run in floats, see
 `vademecum.robustness.bounds._rounding`.
