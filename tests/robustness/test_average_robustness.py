@@ -50,7 +50,9 @@ def test_missed_examples_are_counted_and_left_out():
     one = average_robustness(model, x, attack=partial(deepfool, steps=1))
     many = average_robustness(model, x)
     assert many.missed == 0 < one.missed == int(one.ratio.isinf().sum())
-    assert one.mean == pytest.approx(float(one.ratio[one.ratio.isfinite()].mean()))
+    kept = one.ratio[one.ratio.isfinite()]
+    assert one.mean == pytest.approx(float(kept.mean()))
+    assert one.standard_error == pytest.approx(float((kept.var() / len(kept)).sqrt()))
 
     def never(model, x, y, **knobs):
         found = deepfool(model, x, y, **knobs)

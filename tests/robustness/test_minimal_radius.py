@@ -143,7 +143,11 @@ def test_the_default_is_no_longer_than_what_its_parts_find(norm):
     _, _, x, y = digits()
     model, knobs = honest("convolutions"), {"norm": norm, "tol": 0.01}
     x, y = x[:24], y[:24]
-    found = minimal_radius(model, x, y, **knobs).radius
+    result = minimal_radius(model, x, y, **knobs)
+    found, p = result.radius, {"linf": torch.inf, "l2": 2, "l1": 1}[norm]
+    way = (result.x.double() - x.double()).flatten(1)
+    torch.testing.assert_close(torch.linalg.vector_norm(way, p, dim=1), found)
+    assert (model(result.x).argmax(1) != y).all()
     for loss in ("ce", "margin"):
         climb = partial(pgd, steps=20, loss=loss, random_start=False)
         other = minimal_radius(model, x, y, attack=climb, **knobs).radius
