@@ -169,3 +169,9 @@ def test_files_that_hold_no_tokens(tmp_path):
     }.items():
         with pytest.raises(ValueError, match=message):
             Tokens(tmp_path / name, length=4)
+
+
+def test_a_log_says_of_which_epoch_the_batch_of_a_step_was():
+    run = fitted(data=points(20), batch_size=8, steps=7)
+    assert run.history["step"].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert run.history["epoch"].tolist() == [0, 0, 0, 1, 1, 1, 2]

@@ -157,6 +157,15 @@ def test_a_head_has_weights_of_its_own_and_learns(tied):
             ask(objective)
 
 
+def test_what_is_frozen_and_probed_past_waits_for_the_later_of_both():
+    found = paces(made(0), freeze=["model.0.*"], unfreeze_after=5, probe_steps=3)
+    waits = {name: pace.frozen_for for name, pace in found.items()}
+    assert waits == {
+        "model.0.weight": 5, "model.0.bias": 5, "model.2.weight": 3, "model.2.bias": 3,
+        "model.3.weight": 0, "model.3.bias": 0,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_all_of_it_may_rest_for_a_while(precision):
     objective = made(0)

@@ -234,3 +234,16 @@ def test_a_run_prints_on_one_line():
     text = repr(fitted(optimizer=adam))
     assert "\n" not in text
     assert text.startswith("Run(objective=Supervised(...), steps=12, epochs=1.7142857142857142")
+
+
+def test_a_run_that_goes_on_measures_the_drift_from_where_it_began(tmp_path):
+    options = {"track": ("ntk_drift",), "track_every": 2}
+    whole = fitted(**options)
+    fitted(**options, steps=6, folder=tmp_path)
+    on = fitted(**options, steps=12, folder=tmp_path, resume=True, change=["steps"])
+    assert (
+        on.history["track.ntk_drift"]
+        .nan_to_num(-1)
+        .equal(whole.history["track.ntk_drift"].nan_to_num(-1))
+    )
+    assert whole.history["track.ntk_drift"][-1] > 0

@@ -32,6 +32,33 @@ def test_optimisers_of_ours(name, tmp_path):
     insist_on_same_end(lambda seed: weights(optimizer=partial(kind, lr=0.01), seed=seed), tmp_path)
 
 
+class Counting(torch.optim.SGD):
+    """Keeps numbers that belong to no parameter: in its state, and beside it."""
+
+    def __init__(self, params):
+        super().__init__(params, lr=0.1)
+        self.calls = 0
+
+    def step(self, closure=None):
+        self.calls += 1
+        self.state["norms"]["sum"] = self.state["norms"].get("sum", 0.0) + 1.0  # pyright: ignore
+        for group in self.param_groups:
+            group["lr"] = 0.1 / (self.calls + self.state["norms"]["sum"])  # pyright: ignore
+        return super().step(closure)
+
+    def state_dict(self):
+        return {**super().state_dict(), "calls": self.calls}
+
+    def load_state_dict(self, state_dict):
+        state = dict(state_dict)
+        self.calls = state.pop("calls")
+        super().load_state_dict(state)
+
+
+def test_an_optimiser_that_keeps_more_than_states_of_parameters(tmp_path):
+    insist_on_same_end(partial(make_run, optimizer=Counting), tmp_path)
+
+
 SCHEDULES = {
     "StepLR": lambda o: lr_scheduler.StepLR(o, 3),
     "MultiStepLR": lambda o: lr_scheduler.MultiStepLR(o, [2, 5, 5]),

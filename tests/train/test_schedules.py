@@ -16,7 +16,9 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("schedule", SHAPES)
-@pytest.mark.parametrize(("warmup", "cooldown"), [(0, 0), (4, 0), (0, 5), (3, 2), (0.25, 0.4)])
+@pytest.mark.parametrize(
+    ("warmup", "cooldown"), [(0, 0), (4, 0), (0, 5), (3, 2), (1, 1), (0.25, 0.4)]
+)
 def test_factors(schedule, warmup, cooldown):
     T = 20
     w = warmup * T if warmup < 1 else warmup
