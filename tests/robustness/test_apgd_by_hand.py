@@ -11,6 +11,7 @@ from vademecum.models import mlp
 from vademecum.robustness import apgd, fgsm
 from vademecum.robustness.attacks import adaptive_ascent
 from vademecum.robustness.attacks._goals import Goal
+from vademecum.robustness.attacks.adaptive_ascent import _adapted, _State
 
 
 def clipped(x0: Tensor, z: Tensor, norm: str, radius: float) -> Tensor:
@@ -69,6 +70,23 @@ def test_apgd_is_its_definition(norm, steps, monkeypatch):
     wanted = torch.stack([by_hand(net, x[i], y[i], norm, 0.8, steps) for i in range(12)])
     torch.testing.assert_close(found.x, wanted, rtol=0, atol=1e-7)
     assert found.steps.tolist() == [steps] * 12
+
+
+def test_steps_are_halved_where_nothing_changed():
+    """The loss rose in every step, yet not above the best: only if the last step was not halved."""
+    one, many = torch.ones(4), torch.ones(4, 2)
+    best, then = torch.tensor([5.0, 5.0, 6.0, 5.0]), torch.tensor([5.0, 5.0, 5.0, 5.0])
+    rises, halved = torch.tensor([8, 8, 8, 5]), torch.tensor([False, True, False, True])
+    state = _State(many, many, many, many, many, 4 * one, many, 2 * many, best, 3 * many, one,
+                   rises, then, halved)  # fmt: skip
+    after = _adapted(state, 8)  # of which three quarters are 6
+    assert after.eta.tolist() == [0.5, 1.0, 1.0, 0.5]
+    assert after.halved.tolist() == [True, False, False, True]
+    assert after.value.tolist() == [5.0, 4.0, 4.0, 5.0]
+    assert after.x[:, 0].tolist() == after.before[:, 0].tolist() == [2.0, 1.0, 1.0, 2.0]
+    assert after.slope[:, 0].tolist() == [3.0, 1.0, 1.0, 3.0]
+    assert torch.equal(after.then, best)
+    assert not after.rises.any()
 
 
 def test_l1_steps_have_a_tenth_of_the_entries_and_fewer():

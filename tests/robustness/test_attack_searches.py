@@ -10,9 +10,10 @@ from torch import nn
 from tests.robustness.attacked import ATTACKS, attack, examples, logits, network
 from vademecum.robustness import fgsm, pgd
 from vademecum.robustness._threat import as_threat
-from vademecum.robustness.attacks._campaign import Battle
+from vademecum.robustness.attacks._campaign import Battle, Proposal
 from vademecum.robustness.attacks._goals import Goal
 from vademecum.robustness.attacks._kept import Kept
+from vademecum.robustness.attacks.ensemble import _aim
 
 
 def test_one_step_from_the_input_is_taken_and_what_is_wrong_stays():
@@ -88,6 +89,41 @@ def test_sparse_changes_grow_with_the_steps():
         assert found.fooled.all()
         assert (found.steps.item(), found.distance.item()) == (made, changed)
         assert found.x[0, 1] == found.x[0, 3] == -1
+
+
+def test_sparse_steps_are_counted_for_those_that_are_left():
+    model = nn.Linear(2, 2, bias=False)
+    model.weight.data = torch.tensor([[1.0, 1.0], [0.0, 0.0]])
+    x, y = torch.tensor([[0.5, 0.25], [1.0, 1.0]]), torch.tensor([0, 0])
+    found = pgd(model, x, y, norm="l0", radius=1, steps=3, loss="margin", box=(-0.5, 1.0))
+    assert found.fooled.tolist() == [True, False]
+    assert found.steps.tolist() == [1, 3]
+    assert found.queries.tolist() == [2 + 2, 2 + 4]
+
+
+def test_examples_are_aimed_at_their_own_rivals_and_the_likeliest_counts():
+    x, y = torch.tensor([[10.0, 0.0], [20.0, 0.0], [30.0, 0.0]]), torch.tensor([0, 1, 2])
+    classes = torch.tensor([[1, 2, 3], [3, 2, 0], [0, 3, 1]])
+    asked = []
+
+    def search(battle):
+        aim = battle.goal.aim
+        asked.extend(zip(battle.x[:, 0].tolist(), aim.tolist(), strict=True))
+        ones = torch.ones_like(aim)
+        point = torch.stack([battle.x[:, 0], aim.float()], 1)
+        return Proposal(point, ones, 2 * ones, aim != classes[battle.whose, 0])
+
+    model: Any = nn.Identity()
+    threat = as_threat(x, "linf", 1.0, None)
+    battle = Battle(model, x, Goal(y), threat, torch.Generator(), y, 3, None, None)
+    found = Proposal(x.clone(), torch.zeros(3).long(), torch.zeros(3).long(), torch.zeros(3) > 0)
+    _aim(found, battle, search, classes)
+    assert asked[:3] == [(10.0, 1), (20.0, 3), (30.0, 0)]
+    assert sorted(asked[3:]) == [(10.0, 2), (10.0, 3), (20.0, 0), (20.0, 2), (30.0, 1), (30.0, 3)]
+    assert torch.equal(found.x, torch.stack([x[:, 0], classes[:, 1].float()], 1))
+    assert found.steps.tolist() == [3] * 3
+    assert found.queries.tolist() == [6] * 3
+    assert found.fooled.all()
 
 
 def test_the_strongest_begins_with_cross_entropy():

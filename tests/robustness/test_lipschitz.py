@@ -95,6 +95,30 @@ def test_pairs_attain_the_lower_bound(norm):
         assert ((local.points[i] >= 0) & (local.points[i] <= 1)).all()
 
 
+@NORMS
+def test_pairs_climb_to_where_a_network_is_steepest(norm):
+    """A sigmoidal step of slope 8 at 0.7, far from where the search begins, at 0.5."""
+    model = nn.Sequential(nn.Linear(1, 1), nn.Tanh()).double()
+    model[0].weight.data, model[0].bias.data = (torch.tensor(v).double() for v in ([[8.0]], [-5.6]))
+    found = lipschitz(model, torch.tensor([[0.5]]).double(), norm=norm, radius=0.3)
+    assert 7.5 < float(found.lower) <= 8 <= float(found.upper) < 8.01
+    assert float(found.points.mean()) == pytest.approx(0.7, abs=0.03)
+
+
+@NORMS
+def test_the_steepest_of_all_inputs_counts(norm):
+    torch.manual_seed(0)
+    model, x = random_mlp(5, 12, 3, unit=nn.Tanh), torch.rand(6, 5).double()
+    alone = [float(lipschitz(model, each[None], norm=norm).lower) for each in x]
+    assert max(alone) > 1.01 * min(alone)
+    assert float(lipschitz(model, x, norm=norm).lower) == pytest.approx(max(alone), rel=1e-6)
+
+
+def test_a_ball_without_room_has_no_pair():
+    found = lipschitz(nn.Linear(3, 2), torch.rand(2, 3), norm="l2", radius=0.0)
+    assert found.lower.tolist() == [0.0, 0.0]
+
+
 def nets():
     torch.manual_seed(0)
     yield random_mlp(4, 10, 8, 3, unit=nn.Tanh), (4,)

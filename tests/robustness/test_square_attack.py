@@ -69,6 +69,9 @@ def test_windows_and_bumps():
         assert float(bump.norm()) == pytest.approx(1.0)
     assert float(_bump(4, 6).sum().abs()) < 1e-6
     assert float(_bump(5, 10)[2, 2]) == float(_bump(5, 10).max())
+    rings = [sum((c + 1) ** -2 for c in range(d, 5)) for d in range(3)]
+    row = torch.tensor([rings[d] for d in (2, 1, 0, 1, 2)]).double()
+    torch.testing.assert_close(_bump(5, 10)[2, :5] / _bump(5, 10)[2, 2], row / rings[0])
 
 
 def test_a_step_spends_what_is_left_of_the_radius():
