@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from vademecum.robustness import certified_accuracy, crown_bounds, lipschitz, pgd
+from vademecum.robustness.bounds import _descent
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
@@ -95,3 +96,45 @@ def test_slopes_of_branches_are_added():
     x = torch.full((1, 2), 2.0, dtype=torch.float64)
     found = lipschitz(Doubled(), x, norm="l2", radius=1.0, box=None)
     assert 2 - 1e-12 <= found.upper.item() <= 2 + 1e-9
+
+
+def as_matrices(model: nn.Sequential, x: torch.Tensor) -> nn.Sequential:
+    """The same network on flat inputs: convolutions as dense layers, by their images of a basis."""
+    layers: list[nn.Module] = []
+    with torch.no_grad():
+        for layer in model:
+            if isinstance(layer, nn.Conv2d):
+                shape = x.shape[1:]
+                zero = layer(x.new_zeros(1, *shape)).flatten()
+                basis = torch.eye(shape.numel(), dtype=x.dtype).view(-1, *shape)
+                dense = nn.Linear(shape.numel(), len(zero), dtype=x.dtype)
+                dense.weight.copy_((layer(basis).flatten(1) - zero).T)
+                dense.bias.copy_(zero)
+                layers.append(dense)
+            elif not isinstance(layer, nn.Flatten):
+                layers.append(layer)
+            x = layer(x)
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_convolutions_are_bounded_as_their_matrices(norm, share, monkeypatch):
+    """Windows begin at strides, and are carried back through others; matrices know of neither.
+
+    The first has no padding, at which the dual norm is that of the whole kernel.
+    """
+    monkeypatch.setattr(_descent, "_MOST", share)
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(2, 3, (3, 2)), nn.ReLU(), nn.Conv2d(3, 3, (2, 3), (2, 1), (1, 0)),
+        nn.ReLU(), nn.Conv2d(3, 4, (2, 3), (1, 2), 1), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3),
+    ).double()  # fmt: skip
+    x = torch.rand(2, 2, 7, 9).double()
+    model(x)
+    flat = as_matrices(model, x)
+    torch.testing.assert_close(flat(x.flatten(1)), model(x))
+    knobs = {"norm": norm, "radius": {"linf": 0.2, "l2": 1.0, "l1": 3.0}[norm]}
+    found, wanted = crown_bounds(model, x, **knobs), crown_bounds(flat, x.flatten(1), **knobs)
+    torch.testing.assert_close(found.lower, wanted.lower, rtol=0, atol=1e-9)
+    torch.testing.assert_close(found.upper, wanted.upper, rtol=0, atol=1e-9)
