@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from vademecum.robustness import certified_accuracy, crown_bounds, lipschitz, pgd
+from vademecum.robustness import certified_accuracy, crown_bounds, interval_bounds, lipschitz, pgd
 from vademecum.robustness.bounds import _descent
 
 
@@ -96,6 +96,19 @@ def test_slopes_of_branches_are_added():
     x = torch.full((1, 2), 2.0, dtype=torch.float64)
     found = lipschitz(Doubled(), x, norm="l2", radius=1.0, box=None)
     assert 2 - 1e-12 <= found.upper.item() <= 2 + 1e-9
+
+
+@pytest.mark.parametrize("bounds", [interval_bounds, crown_bounds])
+def test_means_pay_for_their_rounding(bounds):
+    """No coefficient is below 0, so that ends go to ends: yet sums in another order are others."""
+    x = torch.rand(8, 1, 200) * 10 ** torch.linspace(-3, 3, 200)
+    found = bounds(nn.AvgPool1d(200), x, norm="linf", radius=0.0, box=None)
+    orders = [x.flip(2), x.sort(2).values, x.double(), x[..., torch.randperm(200)].cumsum(2)]
+    means = [each.mean(2) for each in orders[:3]] + [orders[3][..., -1] / 200]
+    assert len({float(mean[0]) for mean in means}) > 1
+    for mean in means:
+        assert (found.lower[:, 0].double() <= mean).all()
+        assert (found.upper[:, 0].double() >= mean).all()
 
 
 def as_matrices(model: nn.Sequential, x: torch.Tensor) -> nn.Sequential:
