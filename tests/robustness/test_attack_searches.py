@@ -66,6 +66,33 @@ def test_restarts_begin_elsewhere_even_if_the_first_does_not():
     assert two.fooled.all()
 
 
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_who_leaves_takes_nothing_from_those_who_stay(norm):
+    """Momentum and step size stay with their examples, whose radii differ."""
+    net = network(torch.float64)
+    x, y = examples(net, 12, dtype=torch.float64)
+    radius = torch.linspace(0.02, 0.3, 12).double() * {"linf": 0.2, "l2": 2, "l1": 8}[norm]
+    knobs = {"norm": norm, "steps": 6, "momentum": 0.9, "random_start": False}
+    found = pgd(net, x, y, radius=radius, **knobs)
+    assert 0 < int(found.fooled.sum()) < 12
+    assert len(set(found.steps.tolist())) > 2
+    for i in range(12):
+        alone = pgd(net, x[i : i + 1], y[i : i + 1], radius=radius[i : i + 1], **knobs)
+        torch.testing.assert_close(found.x[i : i + 1], alone.x, rtol=0, atol=1e-9)
+
+
+def test_steps_in_l1_add_up_and_each_beginning_is_looked_at():
+    model = nn.Linear(3, 2, bias=False)
+    model.weight.data = torch.tensor([[1.0, 3.0, 2.0], [0.0, 0.0, 0.0]])
+    x, y = torch.full((1, 3), 9.0), torch.tensor([0])
+    knobs = {"norm": "l1", "radius": 1.0, "box": None, "steps": 4, "step_size": 0.25}
+    found = pgd(model, x, y, loss="margin", random_start=False, **knobs)
+    torch.testing.assert_close(found.x, torch.tensor([[9.0, 8.0, 9.0]]))
+    for restarts, asked in ((1, 4), (2, 4 + 5)):  # the gradient at the input is known
+        found = pgd(model, x, y, random_start=False, restarts=restarts, **knobs)
+        assert found.queries.item() == 2 + asked
+
+
 def test_examples_without_room_cost_one_question():
     net = network()
     x, y = examples(net, 6)

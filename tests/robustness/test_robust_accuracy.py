@@ -51,11 +51,12 @@ def test_robust_accuracy_of_linear_models(norm, dtype):
     assert (found.distance[right] >= exact[right] * (1 - 1e-5)).all()
 
 
-def test_intervals_are_those_of_the_counts():
+@pytest.mark.parametrize("sure", [0.9, 0.99])
+def test_intervals_are_those_of_the_counts(sure):
     model, x, y = linear_problem()
-    found = robust_accuracy(model, x, y, radii=[0.0, 0.5], attack=pgd, box=None, confidence=0.9)
+    found = robust_accuracy(model, x, y, radii=[0.0, 0.5], attack=pgd, box=None, confidence=sure)
     for accuracy, low, high in zip(found.accuracy, found.low, found.high, strict=True):
-        exact = binomtest(round(float(accuracy) * len(x)), len(x)).proportion_ci(0.9)
+        exact = binomtest(round(float(accuracy) * len(x)), len(x)).proportion_ci(sure)
         assert float(low) == pytest.approx(exact.low, abs=1e-9)
         assert float(high) == pytest.approx(exact.high, abs=1e-9)
 
