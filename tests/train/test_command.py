@@ -210,9 +210,12 @@ def test_several_processes_need_a_common_folder(monkeypatch):
 
 def test_list_shows_each_recipe_with_its_score(capsys):
     assert main(["train", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()[1:]
-    assert {line.split()[0] for line in lines} == set(RECIPES)
-    assert all("±" in line for line in lines)
+    head, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert head == ["command", "what it does", "data", "score", "seconds"]
+    assert {line[0].split()[0] for line in lines} == set(RECIPES)
+    assert all("±" in line[3] for line in lines)
+    data = {line[0].split()[0]: line[2] for line in lines if line[1]}
+    assert {data[name] for name in RECIPES} == {"digits", "stdlib_text", "drawn", "karate", "moons"}
 
 
 def test_help_answers_without_torch():

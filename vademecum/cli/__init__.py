@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 import sys
+from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import UnionType
@@ -52,8 +53,12 @@ def main(argv: list[str] | None = None) -> int:
         code = COMMANDS[chosen.command](**chosen[chosen.command].as_dict())
         sys.stdout.flush()  # here, where a broken pipe is still ours to handle
         return code
-    except SystemExit as ending:  # how argparse ends after --help, --version and wrong usage
+    except SystemExit as ending:  # how argparse ends after --help and --version
         return int(ending.code or 0) if argv else 2
+    except ArgumentError as error:
+        name = argv[0] if argv[0] in COMMANDS else ""
+        hint = " ".join(filter(None, ("vade", name, "--help")))
+        return _complain(f"{' '.join(str(error).split())} ({hint} tells more)", code=2)
     except KeyboardInterrupt:
         return _complain("interrupted", code=130)
     except BrokenPipeError:
@@ -70,14 +75,16 @@ def _complain(message: str, *, code: int) -> int:
 
 def _parser(words: list[str]) -> ArgumentParser:
     about = "The deep-learning course as one library that checks itself."
-    parser = ArgumentParser(prog="vade", description=about, version=__version__, allow_abbrev=False)
+    parser = ArgumentParser(
+        prog="vade", description=about, version=__version__, allow_abbrev=False, exit_on_error=False
+    )
     commands = parser.add_subcommands(
         dest="command", required=True, title="commands", metavar="COMMAND"
     )
     for name, command in COMMANDS.items():
         text = inspect.getdoc(command) or ""
         about = text.partition("\nArgs:")[0]
-        child = ArgumentParser(description=about, allow_abbrev=False)
+        child = ArgumentParser(description=about, allow_abbrev=False, exit_on_error=False)
         for parameter in inspect.signature(command).parameters.values():
             _add(child, parameter, _help_of(parameter.name, text))
         if words[:1] == [name] == ["train"]:

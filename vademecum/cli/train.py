@@ -1,5 +1,6 @@
 """`vade train`: train a model of the course, with checkpoints, and go on after a kill."""
 
+import inspect
 import json
 import os
 import sys
@@ -54,7 +55,7 @@ def train(recipe: str = "", *, list: bool = False, config: Path | None = None, *
         **flags: Those of the recipe, and of all recipes.
     """
     if list or not recipe:
-        table(("command", "what it does", "score", "seconds"), _listed())
+        table(("command", "what it does", "data", "score", "seconds"), _listed())
         return 0
     options = Options(**{f.name: flags.pop(f.name) for f in fields(Options)})
     _refuse(options)
@@ -255,17 +256,19 @@ def _split(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _listed() -> Iterator[tuple[str, str, str, str]]:
-    """Each recipe, with what it reached and how long that took."""
+def _listed() -> Iterator[tuple[str, str, str, str, str]]:
+    """Each recipe, with its data, what it reached and how long that took."""
     from vademecum.train.recipes import RECIPES
 
     known = json.loads(SCORES.read_text()) if SCORES.is_file() else {}
     for name, recipe in RECIPES.items():
         about = (recipe.__doc__ or "").partition("\n")[0]
+        own = inspect.signature(recipe).parameters.get("data")
+        data = "drawn" if own is None else own.default
         rows = [row for row in known.get("rows", []) if row["command"].split()[0] == name]
         if not rows:
-            yield name, about, "", ""
+            yield name, about, data, "", ""
         for row in rows:
             score = f"{row['score']} {row['mean']:.3g} ± {row['spread']:.1g}"
-            yield row["command"], about, score, f"{row['seconds']:.0f}"
-            about = ""
+            yield row["command"], about, data, score, f"{row['seconds']:.0f}"
+            about = data = ""

@@ -65,11 +65,13 @@ def numbers(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8).long()
 
 
-def prose_windows(n: int, length: int, *, split: str) -> tuple[Tensor, Tensor]:
+def prose_windows(
+    n: int, length: int, *, split: str, data: str = _SOURCES
+) -> tuple[Tensor, Tensor]:
     """Windows of Python's sources from all over, and which are comments or docstrings."""
     if n < 2:
         raise UsageError(f"--labels must be >= 2, one of each kind, got {n}")
-    text = load("stdlib_text", split="all").text  # a part may begin within quotation marks
+    text = load(data, split="all").text  # a part may begin within quotation marks
     prose = torch.zeros(len(text), dtype=torch.bool)
     for found in _QUOTED.finditer(text):
         if found[0].startswith(_PROSE):

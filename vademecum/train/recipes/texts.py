@@ -83,10 +83,16 @@ def bert(*, data: str = "stdlib_text", model: TextModel = _SMALL) -> Task:
     return Task(Objective(net, parts.masked_loss), windows, judge, "filled rightly", True, settings)
 
 
-def prose(*, model: TextModel = _SMALL, labels: int = 300) -> Task:
+def prose(
+    *,
+    data: Literal["stdlib_text"] = "stdlib_text",
+    model: TextModel = _SMALL,
+    labels: int = 300,
+) -> Task:
     """Tell prose from code in Python's sources, by few labels: what BERT is fine-tuned for.
 
     Args:
+        data: Python's own sources, whose comments and docstrings are known as such.
         model: The size of the transformer.
         labels: How many labelled windows to train on.
     """
@@ -104,9 +110,9 @@ def prose(*, model: TextModel = _SMALL, labels: int = 300) -> Task:
     objective = Supervised(parts.TextClassifier(encoder, 2), F.cross_entropy)
     settings = {"optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.01, "batch_size": 32,
                 "steps": 200, "schedule": "cosine", "warmup": 20, "evaluate_every": 50}  # fmt: skip
-    data = prose_windows(labels, model.context, split="train")
-    judge = judges.accuracy(prose_windows(2000, model.context, split="test"))
-    return Task(objective, data, judge, "accuracy", True, settings)
+    windows = prose_windows(labels, model.context, data=data, split="train")
+    judge = judges.accuracy(prose_windows(2000, model.context, data=data, split="test"))
+    return Task(objective, windows, judge, "accuracy", True, settings)
 
 
 def skipgram(
