@@ -51,7 +51,7 @@ def _on_cpu() -> Iterator[Row | Skipped]:
     peers = {"plain loop": _by_hand, "accelerate": _accelerate, "lightning": _lightning}
     calls = {name: partial(peer, work) for name, peer in peers.items()}
     name = "LeNet-5, Fashion-MNIST, an epoch of 938 steps"
-    yield Row(name, partial(_fit, work), calls, _alike, rounds=3)
+    yield Row(name, partial(_fit, work), calls, _alike, rounds=9)
 
 
 def _on_gpu(device: torch.device) -> Iterator[Row | Skipped]:
