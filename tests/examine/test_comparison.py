@@ -1,6 +1,7 @@
 """Two dossiers side by side: paired tests against SciPy, Holm's correction, and words."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,7 +60,8 @@ def spreads(more: int, less: int, n: int, d: float) -> float:
         return -float(np.array([more, less, n - more - less]) @ np.log(p))
 
     bounds = max(0.0, -d) + 1e-12, (1 - d) / 2 - 1e-12
-    share = optimize.minimize_scalar(unlikely, bounds=bounds, options={"xatol": 1e-10}).x
+    found: Any = optimize.minimize_scalar(unlikely, bounds=bounds, options={"xatol": 1e-10})
+    share = found.x
     return ((more - less) / n - d) / math.sqrt((2 * share + d - d * d) / n)
 
 

@@ -47,7 +47,7 @@ def test_places_stay_right_where_texts_are_cut_into_words():
 def test_signs_have_the_space_of_their_kind(sign, sides):
     with TTFont(FONT / "maths.woff") as font:
         names, metrics = font.getBestCmap() or {}, font["hmtx"].metrics
-        letter = {r"\le": "≤"}.get(sign, sign)
+        letter: str = "≤" if sign == r"\le" else sign
         advance = {c: metrics[names[ord(c)]][0] / 1000 for c in (letter, "𝑥")}
     assert wide(f"x {sign} x") == pytest.approx(2 * advance["𝑥"] + advance[letter] + sides / 18)
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,7 +66,7 @@ def numbers(content: bytes) -> Tensor:
 
 
 def prose_windows(
-    n: int, length: int, *, split: str, data: str = _SOURCES
+    n: int, length: int, *, split: str, data: Literal["stdlib_text"] = "stdlib_text"
 ) -> tuple[Tensor, Tensor]:
     """Windows of Python's sources from all over, and which are comments or docstrings."""
     if n < 2:
