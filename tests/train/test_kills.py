@@ -70,7 +70,7 @@ def until_finished(
         codes = start(draw.randrange(3, high) if killed < kills else 0)
         if not any(codes):
             return killed
-        assert any(code in (-signal.SIGKILL, ENDED) for code in codes)
+        assert any(code in (-signal.SIGKILL, ENDED) for code in codes), codes
         killed += 1
 
 
