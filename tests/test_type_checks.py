@@ -1,5 +1,7 @@
 """Type checks at run time see what they should, and are off where they are switched off."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -127,3 +129,38 @@ def test_sizes_are_found_wherever_they_stand(annotation, sizes):
 )  # fmt: skip
 def test_names_in_quotes_are_found(annotation, words):
     assert has_words(annotation) == words
+
+
+LATE = """
+import gc
+from beartype import BeartypeConf, beartype
+from tests.type_checks import sparingly
+
+class Cycle:
+    def __init__(self):
+        self.own = self
+
+    def __del__(self):
+        checked(last)(1)
+
+def first(n: int) -> int:
+    Cycle()
+    return n
+
+def last(n: int) -> int:
+    return n
+
+def beartyped(function):
+    Cycle()
+    gc.set_threshold(1)
+    return beartype(conf=BeartypeConf(is_pep484_tower=True))(function)
+
+checked = sparingly(typechecker=beartyped)
+print(checked(first)(2))
+"""
+
+
+def test_finalisers_wait_until_a_check_is_made():
+    run = [sys.executable, "-c", LATE]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "2\n", done.stderr

@@ -4,13 +4,17 @@ The import hook of jaxtyping wraps each function of the package: arguments are b
 everything is checked by two functions made for it, some 30 microseconds a call. Only sizes such as
 `Float[Tensor, " n d"]` need that. Where a function has no such annotation beartype alone checks
 the same for less than a microsecond, and where it has none at all there is nothing to check. Either
-is made at the first call: a run calls few of the functions that it imports.
+is made at the first call: a run calls few of the functions that it imports. Garbage is not
+collected meanwhile: a finaliser may be a checked function too, and beartype's lock would wait for
+itself.
 
 To be imported before the package is.
 """
 
+import gc
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any, ForwardRef, Literal, get_args, get_origin
 
@@ -40,10 +44,23 @@ def sparingly(fn: Any = None, *, typechecker: Any) -> Any:
             return fn(*args, **kwargs)
         if not checked:
             sizes = any(map(has_sizes, fn.__annotations__.values()))
-            checked.append(_full(fn, typechecker=typechecker) if sizes else typechecker(fn))
+            with no_collection():
+                checked.append(_full(fn, typechecker=typechecker) if sizes else typechecker(fn))
         return checked[0](*args, **kwargs)
 
     return wrapper
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """No finaliser of cyclic garbage runs in this context."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def has_words(annotation: Any) -> bool:
