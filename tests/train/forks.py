@@ -1,7 +1,7 @@
 """Functions in processes of their own, made by a fork, so that each costs next to nothing."""
 
+import faulthandler
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -15,7 +15,7 @@ import torch
 VARIABLE = "VADEMECUM_FORKS"
 ONLY_FRESH = pytest.mark.skipif(VARIABLE not in os.environ, reason="see test_in_a_fresh_process")
 GONE = 113  # the exit code of a function that has raised something
-PATIENCE = 45  # seconds after which a process that waits for another in vain is killed
+PATIENCE = 45  # seconds after which a process that waits in vain tells where, and ends
 
 
 def fork(function: Callable[[], Any], **environment: Any) -> int:
@@ -28,8 +28,7 @@ def fork(function: Callable[[], Any], **environment: Any) -> int:
     if number:
         return number
     code = GONE
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # or a handler would wait for a main thread
-    signal.alarm(PATIENCE)
+    faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)  # not what pytest puts there
     torch.set_num_threads(1)  # the threads of the process before are not there
     try:
         os.environ.update({name: str(value) for name, value in environment.items()})
