@@ -13,7 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["categorical", "given_back", "own_randomness", "place", "reseed", "source"]
+__all__ = [
+    "categorical", "given_back", "global_state", "own_randomness", "place", "reseed", "source",
+    "whence",
+]  # fmt: skip
 
 
 @contextmanager
@@ -53,6 +56,19 @@ def given_back(generator: torch.Generator | None) -> AbstractContextManager[None
     return nullcontext() if generator is not None else own_randomness(None)
 
 
+def global_state() -> list[bytes]:
+    """Where torch's global generators are: equal unless somebody has drawn from one of them.
+
+    Example:
+        >>> before = global_state()
+        >>> drawn = torch.rand(2)
+        >>> before == global_state()
+        False
+    """
+    gpus = torch.cuda.get_rng_state_all() if _cuda() else []
+    return [state.numpy().tobytes() for state in (torch.get_rng_state(), *gpus)]
+
+
 def reseed(seed: int) -> None:
     """Seed the global generators of torch, NumPy and Python."""
     torch.default_generator.manual_seed(seed)  # torch.manual_seed would also queue CUDA's
@@ -73,7 +89,26 @@ def source(generator: torch.Generator | None, device: torch.device | str | None)
         >>> torch.randint(1, (2,), **source(torch.Generator(), "cuda")).tolist()
         [0, 0]
     """
-    return {"generator": generator, "device": device if generator is None else generator.device}
+    return {"generator": generator, "device": whence(generator, device)}
+
+
+def whence(
+    generator: torch.Generator | None, device: torch.device | str | None
+) -> torch.device | str | None:
+    """Where random numbers are drawn: where the generator is, or on `device` without one.
+
+    Raises:
+        ValueError: If it is neither a generator nor None.
+
+    Example:
+        >>> whence(torch.Generator(), "cuda"), whence(None, "cuda")
+        (device(type='cpu'), 'cuda')
+    """
+    if generator is None:
+        return device
+    if not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator must be a torch.Generator or None, got {generator!r}")
+    return generator.device
 
 
 def place(
@@ -84,14 +119,13 @@ def place(
     """The dtype and the device of the result: those given, the generator's, or torch's defaults.
 
     Raises:
-        ValueError: Where the dtype is not floating.
+        ValueError: Where the dtype is not floating, or the generator is none.
     """
     dtype = dtype or torch.get_default_dtype()
     if not dtype.is_floating_point:
         raise ValueError(f"dtype must be floating point, got {dtype}")
-    if device is None:
-        device = generator.device if generator is not None else torch.get_default_device()
-    return dtype, torch.device(device)
+    own = whence(generator, None)
+    return dtype, torch.device(device or own or torch.get_default_device())
 
 
 def categorical(logits: Tensor, uniform: Tensor) -> Tensor:

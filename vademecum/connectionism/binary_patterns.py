@@ -23,7 +23,7 @@ from scipy.special import betaln
 from torch import Tensor
 
 from vademecum.arguments import whole
-from vademecum.randomness import source
+from vademecum.randomness import source, whence
 
 __all__ = ["sparse_capacity_bound", "sparse_patterns"]
 
@@ -59,7 +59,8 @@ def sparse_patterns(
     whole("count", count, low=1)
     whole("n", n, low=1)
     whole("r", r, low=0, high=n)
-    device = generator.device if device is None and generator is not None else device
+    own = whence(generator, None)
+    device = own if device is None else device
     chosen = min(r, n - r)  # where most units are active, draw those that are not
     x = torch.zeros(count, n, dtype=torch.bool, device=device)
     for j in range(n - chosen, n):

@@ -31,7 +31,7 @@ from vademecum.models import (
     untouched,
     unwrapped,
 )
-from vademecum.randomness import own_randomness
+from vademecum.randomness import own_randomness, source
 from vademecum.results import one_line
 
 __all__ = ["Backprop", "LayerNorms", "LayerTrace", "backprop"]
@@ -220,7 +220,7 @@ def _seed(generator: torch.Generator | None) -> int | None:
     """A seed from a generator, for layers that draw from torch's global one; None to keep that."""
     if generator is None:
         return None
-    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    return int(torch.randint(2**62, (), **source(generator, None)))
 
 
 def _layers(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:

@@ -33,6 +33,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from vademecum.arguments import choice, floats
+from vademecum.randomness import whence
 
 __all__ = ["ExponentialFamily", "glm_loss"]
 
@@ -157,7 +158,7 @@ class ExponentialFamily:
         self._check(eta)
         if self.sampler is None:
             raise ValueError(f"sampler must be given to sample from {self.name}, got None")
-        where = eta.device if generator is None else generator.device
+        where = whence(generator, eta.device)
         with torch.no_grad():
             return self.sampler(eta.to(where), generator).to(eta.device)
 

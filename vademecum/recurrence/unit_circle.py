@@ -26,7 +26,7 @@ from jaxtyping import Complex, Float
 from torch import Tensor
 
 from vademecum.arguments import choice, number, whole
-from vademecum.randomness import source
+from vademecum.randomness import source, whence
 from vademecum.results import one_line
 
 __all__ = ["LRUInit", "bounded", "eigenvalues", "lru_init", "time_scales"]
@@ -97,7 +97,7 @@ def lru_init(
     number("max_phase", max_phase, low=0, high=2 * math.pi)
     choice("by", by, ("area", "modulus"))
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    where = torch.get_default_device() if generator is None else generator.device
+    where = whence(generator, torch.get_default_device())
     even = torch.rand(2, m, dtype=torch.float64, **source(generator, where))
     power = 2 if by == "area" else 1
     low, high = r_min**power, r_max**power

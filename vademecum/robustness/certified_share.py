@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from vademecum.arguments import whole
+from vademecum.randomness import whence
 from vademecum.results import one_line
 from vademecum.robustness._logits import as_classifier, as_labels
 from vademecum.robustness._threat import as_threat
@@ -98,6 +99,7 @@ def certified_accuracy(
         (0.5, 0.5, 0.75)
     """
     whole("max_iter", max_iter, low=0)
+    whence(generator, None)
     as_threat(x, norm, radius, box)
     with as_classifier(model, x, y) as logits:
         z = logits(x)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from vademecum.models import fingerprint
-from vademecum.randomness import source
+from vademecum.randomness import source, whence
 
 __all__ = ["Member", "in_processes", "on_devices"]
 
@@ -144,8 +144,7 @@ def in_processes(work: Work, energy: Any, start: Tensor, generator: torch.Genera
     seeds = _seeds(size, generator).to(start.device)
     dist.broadcast(seeds, 0)
     member = _Process(len(start), rank, size)
-    place = start.device if generator is None else generator.device
-    own = torch.Generator(place).manual_seed(int(seeds[rank]))
+    own = torch.Generator(whence(generator, start.device)).manual_seed(int(seeds[rank]))
     return work(member, energy, start[member.rows], own)
 
 

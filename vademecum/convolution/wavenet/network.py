@@ -20,6 +20,7 @@ from vademecum.arguments import floats, number, whole
 from vademecum.convolution.wavenet._gated import GatedLayer
 from vademecum.convolution.wavenet._stepping import Stepper
 from vademecum.progress import ticking
+from vademecum.randomness import source
 
 __all__ = ["WaveNet"]
 
@@ -132,8 +133,7 @@ class WaveNet(nn.Module):
             start = torch.full((rows, 1), self.num_classes // 2, device=device)
         self._check(start, condition)
         shape = (n, len(start))
-        source = device if generator is None else generator.device
-        uniform = torch.rand(shape, generator=generator, device=source, dtype=torch.float64)
+        uniform = torch.rand(shape, dtype=torch.float64, **source(generator, device))
         stepper = Stepper(self, start, condition, temperature)
         drawn = torch.empty(shape, dtype=torch.long, device=device)
         with ticking("samples", n, progress=progress) as tick:

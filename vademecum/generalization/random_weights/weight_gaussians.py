@@ -35,6 +35,7 @@ from vademecum.models import (
     tensor_places,
     unwrapped,
 )
+from vademecum.randomness import whence
 
 __all__ = ["StochasticNetwork"]
 
@@ -101,6 +102,7 @@ class StochasticNetwork(nn.Module):
         self.register_buffer("prior_std", torch.tensor(scale, dtype=torch.float64))
         choice("draws", draws, ("auto", "example", "batch"))
         self.draws: Draws = draws
+        whence(generator, None)
         self.generator = generator
         self._shared: set[int] | None = None
         self._numbers = 0  # of weights that are drawn for each example

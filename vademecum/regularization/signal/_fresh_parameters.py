@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from vademecum.models import named_modules, tensor_places
-from vademecum.randomness import own_randomness
+from vademecum.randomness import own_randomness, source
 from vademecum.regularization.signal.rows import SignalMoments, SignalPrediction, SignalRow
 
 __all__ = ["FreshCopies", "mean_over_draws"]
@@ -40,8 +40,7 @@ class FreshCopies:
 
     def draw(self) -> nn.Module:
         """The copy, with other parameters."""
-        place = "cpu" if self._generator is None else self._generator.device
-        seed = int(torch.randint(2**62, (), generator=self._generator, device=place))
+        seed = int(torch.randint(2**62, (), **source(self._generator, "cpu")))
         with own_randomness(seed), torch.no_grad():
             for draw in self._steps:
                 draw()
