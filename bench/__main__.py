@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bench.harness import Result, Row, Skipped, in_turn, measure
+from bench.harness import Failed, Result, Row, Skipped, in_turn, measure
 from vademecum import ROOMS
 from vademecum.claims import environment
 from vademecum.files import write_atomically
@@ -32,18 +32,20 @@ def main() -> int:
     for room in arguments.rooms:
         if room not in rooms:
             parser.error(f"no rows for {room!r}; there are some for: {', '.join(rooms)}")
+    broken = 0
     for room in arguments.rooms:
         if room == "atlas":
             _atlas()
             continue
         print(f"{'row':<60} {'ours':>10} {'best peer':>10}  ratio  memory  peer", flush=True)
         results = _table(room, arguments.device, arguments.only, arguments.budget)
-        done = [result for result in results if isinstance(result, Result)]
+        done = [result for result in results if not isinstance(result, Skipped)]
+        broken += sum(isinstance(result, Failed) for result in done)
         if len(done) < len(results):
             print(f"rows of {room} were skipped: the table that was kept stays as it is")
         elif not arguments.only:
             _keep(room, arguments.device, [dataclasses.asdict(result) for result in done])
-    return 0
+    return 1 if broken else 0
 
 
 def _atlas() -> None:
@@ -56,14 +58,13 @@ def _atlas() -> None:
     _keep("atlas", "cpu", [figure._asdict() for figure in found])
 
 
-def _table(room: str, device: str, only: str, budget: float) -> list[Result | Skipped]:
-    results: list[Result | Skipped] = []
+def _table(room: str, device: str, only: str, budget: float) -> list[Result | Skipped | Failed]:
+    results: list[Result | Skipped | Failed] = []
     for row in in_turn(_rows(room, torch.device(device))):
         if isinstance(row, Row) and only not in row.name:
             continue
         result = measure(row, budget=budget) if isinstance(row, Row) else row
-        skipped = isinstance(result, Skipped)
-        print(f"skipped {result.what}: {result.hint}" if skipped else _line(result), flush=True)
+        print(_line(result), flush=True)
         results.append(result)
     return results
 
@@ -80,7 +81,11 @@ def _modules(room: str) -> list[str]:
     return sorted(path.stem for path in HERE.glob(f"{room}_*.py"))
 
 
-def _line(result: Result) -> str:
+def _line(result: Result | Skipped | Failed) -> str:
+    if isinstance(result, Skipped):
+        return f"skipped {result.what}: {result.hint}"
+    if isinstance(result, Failed):
+        return f"{result.row:<60} failed: {result.failed}"
     memory = "–" if result.memory_ratio is None else f"{result.memory_ratio:.3g}"
     return (
         f"{result.row:<60} {_time(result.ours_s):>10} {_time(result.peer_s):>10}"

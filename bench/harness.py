@@ -8,14 +8,19 @@ same moment. A ratio above 1 means that we are faster.
 A short call is timed twice and the second time counts: it finds caches and memory as its own kind
 leaves them, which is how it is used, and not as the other side did.
 
-Rows whose data or peers are missing are skipped, with the line that installs these.
+Rows whose data or peers are missing are skipped, with the line that installs these. A row whose
+answers differ, or that breaks, is told with its reason where its numbers would stand, and the next
+goes on.
 """
 
 import gc
 import statistics
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +28,7 @@ import torch
 
 from vademecum.data import DataNotFoundError
 
-__all__ = ["PeerNotFoundError", "Result", "Row", "Skipped", "in_turn", "measure"]
+__all__ = ["Failed", "PeerNotFoundError", "Result", "Row", "Skipped", "in_turn", "measure"]
 
 SHORT = 1.0  # second
 
@@ -68,14 +73,34 @@ class Skipped:
     hint: str
 
 
+@dataclass
+class Failed:
+    """A row without numbers: its answers differed, or something broke."""
+
+    row: str
+    failed: str  # why, in one line
+
+
 def in_turn(*groups: Iterable[Row | Skipped]) -> Iterator[Row | Skipped]:
-    """The rows of all groups; where one lacks data or a peer, the next goes on."""
+    """The rows of all groups; where one lacks data or a peer, or breaks, the next goes on."""
     for group in groups:
         name = getattr(group, "__name__", "rows").strip("_")
         try:
             yield from group
         except (DataNotFoundError, ModuleNotFoundError) as error:
             yield Skipped(name, _hint(error))
+        except Exception as error:  # of a peer, say: other rows are not to be lost
+            yield Row(name, partial(_again, error), {}, lambda *_: None)
+
+
+def _again(error: Exception) -> None:
+    raise error
+
+
+def _failed(name: str, error: Exception) -> Failed:
+    traceback.print_exception(error, file=sys.stderr)
+    words = str(error).strip().partition("\n")[0]
+    return Failed(name, f"{type(error).__name__}{': ' if words else ''}{words}")
 
 
 def _hint(error: DataNotFoundError | ModuleNotFoundError) -> str:
@@ -90,12 +115,14 @@ def _hint(error: DataNotFoundError | ModuleNotFoundError) -> str:
     return f"{package} was not found: pip install --no-deps -r bench/{file}"
 
 
-def measure(row: Row, *, budget: float = 60.0) -> Result | Skipped:
+def measure(row: Row, *, budget: float = 60.0) -> Result | Skipped | Failed:
     """Check agreement, then time in turns until `row.rounds` or the budget of seconds is spent."""
     try:
         return _measure(row, budget)
     except (DataNotFoundError, ModuleNotFoundError) as error:
         return Skipped(row.name, _hint(error))
+    except Exception as error:  # answers that differ among them
+        return _failed(row.name, error)
 
 
 def _measure(row: Row, budget: float) -> Result:

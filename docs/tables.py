@@ -120,7 +120,10 @@ def ratios(room: str) -> str:
     path = ROOT / "bench" / "results" / f"{room}.json"
     if not path.exists():
         return "–"
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    kept = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    rows = [row for row in kept if "failed" not in row]
+    if not rows:
+        return "–"
     best = max(rows, key=lambda row: row["ratio"])
     worst = min(row["ratio"] for row in rows)
     return f"{worst:.3g} to {best['ratio']:.3g} ({best['row']})"
@@ -150,6 +153,8 @@ def speed_page() -> str:
 
 
 def _speed_row(row: dict) -> str:
+    if "failed" in row:
+        return f"| {row['row']} | failed | {row['failed'].replace('|', '/')} | | | |"
     memory = "–" if row["memory_ratio"] is None else f"{row['memory_ratio']:.3g}"
     ours, peer = (_time(row[key]) for key in ("ours_s", "peer_s"))
     cells = row["row"], ours, f"{row['peer']}: {peer}", f"{row['ratio']:.3g}", memory, row["limit"]

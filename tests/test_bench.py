@@ -1,4 +1,5 @@
 import importlib
+import json
 import subprocess
 import sys
 from itertools import cycle
@@ -10,7 +11,7 @@ import torch
 
 import bench.__main__
 import bench.harness
-from bench.harness import PeerNotFoundError, Result, Row, Skipped, in_turn, measure
+from bench.harness import Failed, PeerNotFoundError, Result, Row, Skipped, in_turn, measure
 from vademecum.data import DataNotFoundError, load
 
 
@@ -18,9 +19,43 @@ def _differs(a, b):
     assert a == b, "the answers differ"
 
 
-def test_a_row_whose_answers_differ_is_not_timed():
-    with pytest.raises(AssertionError, match="the answers differ"):
-        measure(Row("sum", lambda: 1, {"peer": lambda: 2}, _differs))
+def test_a_row_whose_answers_differ_is_not_timed(monkeypatch, capsys):
+    monkeypatch.setattr(bench.harness, "_seconds", lambda _: pytest.fail("it was timed"))
+    told = measure(Row("sum", lambda: 1, {"peer": lambda: 2}, _differs))
+    assert isinstance(told, Failed)
+    assert told.row == "sum"
+    assert told.failed.startswith("AssertionError: the answers differ")
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_group_that_breaks_is_told_and_the_next_goes_on():
+    first, broken, last = in_turn(_breaks(), [_row("after")])
+    assert [row.name for row in (first, last) if isinstance(row, Row)] == ["before", "after"]
+    assert isinstance(broken, Row)
+    assert measure(broken) == Failed("breaks", "RuntimeError: out of ideas")
+
+
+def _breaks():
+    yield _row("before")
+    raise RuntimeError("out of ideas\nfor today")
+
+
+def test_a_failing_row_stands_in_the_table_that_is_kept(monkeypatch, capsys, tmp_path):
+    module = ModuleType("bench.linear")
+    wrong = Row("wrong", lambda: 1, {"peer": lambda: 2}, _differs)
+    module.__dict__["rows"] = lambda device: iter([wrong, _row("right")])
+    monkeypatch.setitem(sys.modules, "bench.linear", module)
+    monkeypatch.setattr(bench.__main__, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bench", "linear"])
+    assert bench.__main__.main() == 1
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.split()[:2] == ["wrong", "failed:"]
+    assert "the answers differ" in first
+    assert second.startswith("right ")
+    rows = json.loads((tmp_path / "linear.json").read_text())["rows"]
+    assert rows[0]["row"] == "wrong"
+    assert "the answers differ" in rows[0]["failed"]
+    assert rows[1]["peer"] == "peer"
 
 
 def test_the_ratio_is_the_median_over_turns_against_the_fastest_peer(monkeypatch):

@@ -113,6 +113,19 @@ def test_the_table_of_rooms(tables, results, monkeypatch, tmp_path: Path) -> Non
     bench = '{"rows": [{"row": "add", "ratio": 12.345}, {"row": "sub", "ratio": 0.5}]}'
     (tmp_path / "bench" / "results" / "toyroom.json").write_text(bench)
     assert tables.rooms_table(results).splitlines()[2] == row.format("0.5 to 12.3 (add)")
+    failed = '{"rows": [{"row": "mul", "failed": "AssertionError: 6 | 7"}]}'
+    (tmp_path / "bench" / "results" / "toyroom.json").write_text(failed)
+    assert tables.rooms_table(results).splitlines()[2] == row.format("–")
+
+
+def test_the_page_of_speed_tells_a_row_that_failed(tables, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    (tmp_path / "bench" / "results").mkdir(parents=True)
+    about = '{"gpu": "G", "versions": {"torch": "2"}}'
+    rows = '[{"row": "mul", "failed": "AssertionError: 6 | 7"}]'
+    text = f'{{"environment": {about}, "rows": {rows}}}'
+    (tmp_path / "bench" / "results" / "toyroom.json").write_text(text)
+    assert tables.speed_page().splitlines()[-1] == "| mul | failed | AssertionError: 6 / 7 | | | |"
 
 
 def test_a_claim_that_broke_counts_as_such(tables, toy_claims) -> None:
