@@ -9,7 +9,8 @@ PACKAGE = Path(vademecum.__file__).parent
 # What is still taken from inside other rooms; what two rooms want belongs on the floor.
 REACHES = {
     *("foundations._lanczos", "foundations._probes"),
-    *("gradients._independent_rows", "gradients._layer_rules", "gradients._recorded_pass"),
+    *("gradients._compared_passes", "gradients._independent_rows"),
+    *("gradients._layer_rules", "gradients._recorded_pass"),
     *("optimization._forward_loss", "optimization._krylov"),
 }
 

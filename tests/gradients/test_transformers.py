@@ -146,3 +146,53 @@ def test_causal_attention_sees_no_padding():
         found = torch.autograd.grad(loss, list(net.parameters()))
         rows.append(torch.cat([g.flatten() for g in found]))
     torch.testing.assert_close(per_example_gradients(net, x, y), torch.stack(rows))
+
+
+class Positioned(nn.Module):
+    """Positions that all examples share, put to use in some way."""
+
+    def __init__(self, use):
+        super().__init__()
+        self.words, self.positions, self.use = nn.Embedding(9, 6), nn.Embedding(4, 6), use
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, tokens):
+        h, p = self.words(tokens), self.positions(torch.arange(4)[None])
+        return self.head(self.use(h, p).tanh().sum(1))
+
+
+def changed_later(h, p):
+    h = h + p
+    p.zero_()
+    return h
+
+
+POSITIONED = {
+    "added": lambda h, p: h + p,
+    "the first row": lambda h, p: h + p + p[0].square(),
+    "one for each": lambda h, p: (h + p) * p.shape[0],
+    "a sum": lambda h, p: h + p + p.sum(0),
+    "changed later": changed_later,
+    "used twice": lambda h, p: (h + p) * p,
+}
+
+
+@pytest.mark.parametrize("name", POSITIONED)
+def test_positions_are_copied_only_where_each_example_has_its_own(name):
+    torch.manual_seed(0)
+    net, x, y = Positioned(POSITIONED[name]).double(), torch.randint(9, (5, 4)), torch.arange(5) % 3
+    wanted, rows = loop(net, x, y), by_rows(net, x)
+    for _ in range(3):  # what is known of a network does not change what it gives
+        found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
+        found = jacobian(net, x).dense()
+        torch.testing.assert_close(found, rows, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "vit, expanded"])
+def test_several_backward_passes_at_once(name, monkeypatch):
+    """As a GPU takes them."""
+    monkeypatch.setattr("vademecum.gradients._recorded_pass._ONE_BY_ONE", set())
+    monkeypatch.setattr("vademecum.gradients._layer_rules.products._ONE_BY_ONE", set())
+    net, x, _ = made(name)
+    torch.testing.assert_close(jacobian(net, x).dense(), by_rows(net, x), rtol=1e-9, atol=1e-11)

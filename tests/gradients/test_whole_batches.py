@@ -98,6 +98,16 @@ def test_refused(name, instrument, portion, monkeypatch):
         instrument(build().double(), *data(outlier), loss=F.cross_entropy)
 
 
+def test_chance_is_seen_where_it_changes_nothing_by_chance():
+    """Few units and a small probability: for nearly all seeds no two passes would differ."""
+    net, (x, y) = Batch(lambda h, x: F.dropout(h, 1e-6)).double(), data()
+    for instrument in (per_example_gradients, gradient_norms):
+        with pytest.raises(ValueError, match="it draws random numbers"):
+            instrument(net, x, y, loss=F.cross_entropy)
+        assert not net._forward_hooks
+        assert not net._forward_pre_hooks
+
+
 RIGHT = {
     "centred, in hiding": lambda: Batch(centred, hidden=True),
     "centred, without rules, in hiding": lambda: Batch(centred, hidden=True, by_hand=True),

@@ -15,7 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vademecum.arguments import whole
-from vademecum.gradients._independent_rows import portions_of, record, study
+from vademecum.gradients._compared_passes import record
+from vademecum.gradients._independent_rows import portions_of, study
 from vademecum.gradients._layer_rules import EMBEDDING
 from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional, functional
@@ -40,7 +41,7 @@ def passes(
     Instead of a pass there is None where the layers' rules do not cover the model, perhaps for
     examples of which there was a pass before, which then counts no longer.
     """
-    n, plan, row = count_examples(x, y), study(f, x), f.size * f.dtype.itemsize
+    n, plan, row = count_examples(x, y, checked=True), study(f, x), f.size * f.dtype.itemsize
     few, many = max(1, _PORTION // (row + plan.saved)), plan.step(f.device)
     if memory is not None:
         memory = whole("memory", memory, low=1)
@@ -69,6 +70,7 @@ def over_batches(
     return torch.cat(parts)
 
 
+@torch.no_grad()
 def fill(done: Pass, found: list[Tensor | None], into: dict[str, Tensor]) -> None:
     """Write the gradients of `g` backward passes, as `(n, g, *shape)`, by the layers' rules.
 
@@ -83,7 +85,7 @@ def fill(done: Pass, found: list[Tensor | None], into: dict[str, Tensor]) -> Non
         for add in (False, True):  # to weights that are tied or called twice
             out = {own: into[name] for own, name in names if (name in written) is add}
             if out:
-                call.rule.gradient(call.layer, call.a.detach(), b, out, add=add)
+                call.rule.gradient(call.layer, call.a, b, out, add=add)
         written |= {name for _, name in names}
     for name in into.keys() - written:
         into[name].zero_()
@@ -97,8 +99,8 @@ def _size(into: dict[str, Tensor], layer: tuple[LayerCall, Any]) -> tuple[int, b
 
 def places(f: Functional, flat: Float[Tensor, " *batch P"]) -> dict[str, Tensor]:
     """The parameters' places in rows of gradients, as views in their shapes."""
-    parts = flat.split([shape.numel() for shape in f.shapes.values()], -1)
+    parts, rows = flat.split([shape.numel() for shape in f.shapes.values()], -1), flat.shape[:-1]
     return {
-        name: part.view((*flat.shape[:-1], *shape))
+        name: part if len(shape) == 1 else part.view(rows + shape)
         for (name, shape), part in zip(f.shapes.items(), parts, strict=True)
     }

@@ -4,17 +4,22 @@ Two passes with an example in different company must agree, in the row of that e
 outputs and in the inputs of all layers, up to rounding.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vademecum.gradients._layer_rules import COPY
 from vademecum.gradients._recorded_pass import Layer, Pass, rows_of, run
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Moves, map_tensors, named_modules, tensor_places
+from vademecum.models import Moves, map_tensors, tensor_places
+from vademecum.randomness import global_state
 
-__all__ = ["Footprint", "dtypes_of", "footprint", "moves", "run_inputs", "state_of", "weighed"]
+__all__ = [
+    "Footprint", "draws_of", "dtypes_of", "footprint", "moves", "run_inputs", "state_of", "weighed",
+]  # fmt: skip
 
 _PLAIN = frozenset({bool, int, float, str})
 
@@ -33,11 +38,16 @@ def footprint(done: Pass, used: set[Any] | None = None) -> Footprint:
     uses = [(use.rule.gradient, *use.tensors) for use in done.uses]
     by_hand = [use for use in done.uses if use.rule is not COPY]
     calls = [(call.rule.gradient, *call.names.items()) for call in done.calls]
+    nothing = torch.empty(0)
     inputs = [
-        call.a.detach() if used is None or call.z.node in used else call.a.new_empty(0)
+        _detached(call.a) if used is None or (call.z and call.z.node in used) else nothing
         for call in (*done.calls, *by_hand)
     ]
     return Footprint(done.output.detach(), calls, inputs, uses)
+
+
+def _detached(a: Tensor) -> Tensor:
+    return a.detach() if a.requires_grad else a
 
 
 def dtypes_of(f: Functional) -> set[torch.dtype]:
@@ -50,11 +60,11 @@ def state_of(f: Functional) -> list[Any]:
 
     Writing through `.data` and what code finds elsewhere leave no trace.
     """
-    tensors = [*f.all_parameters, *(b for _, b in tensor_places(f.model, "buffers"))]
+    tensors = [*f.all_parameters, *(b for _, b in tensor_places(f.modules, "buffers"))]
     versions = [(_place(t), 0 if t.is_inference() else t._version) for t in tensors]
     plain = [
         value
-        for _, module in named_modules(f.model)
+        for _, module in f.modules
         for key, value in vars(module).items()
         if type(value) in _PLAIN and key != "training"
     ]
@@ -73,6 +83,21 @@ def moves(f: Functional, one: Footprint, here: Any, other: Footprint, there: Any
     inputs = zip(one.inputs, other.inputs, strict=True)
     pairs = [(a[here], b[there]) for a, b in inputs if a.shape[1:] == b.shape[1:] and len(a)]
     return Moves(pairs, dtypes_of(f))
+
+
+@contextmanager
+def draws_of(model: nn.Module) -> Iterator[list[bool]]:
+    """Whether each call of a model in this context draws from torch's global generators."""
+    starts, found = list[Any](), list[bool]()
+    hooks = (
+        model.register_forward_pre_hook(lambda *_: starts.append(global_state())),
+        model.register_forward_hook(lambda *_: found.append(starts.pop() != global_state())),
+    )
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def weighed(

@@ -10,14 +10,13 @@ gradient of a sum over examples can be taken apart only if they do not influence
 - what comes back from the output of one example must come back to its row of each layer alone. A
   model may sort the examples on the way: where indexing could do so, each pass is examined.
 
-Some code depends on the batch only if it is large, or has a certain example in it. So in every
-portion of the examples, rows of the full pass are compared with those of a pass of few examples.
 What comes back is asked for again when the model has changed (`state_of`), or a graph consists of
-other operations and parameters than those which are known.
+other operations and parameters than those which are known. A network that is known already makes
+its pass of three without a graph.
 """
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from numbers import Number
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -28,6 +27,7 @@ from torch import Tensor, nn
 
 from vademecum.gradients._footprints import (
     Footprint,
+    draws_of,
     dtypes_of,
     footprint,
     moves,
@@ -36,11 +36,10 @@ from vademecum.gradients._footprints import (
     weighed,
 )
 from vademecum.gradients._layer_rules import COPY, EMBEDDING
-from vademecum.gradients._recorded_pass import Layer, Pass, covered, layers_of, run
+from vademecum.gradients._recorded_pass import Layer, Pass, copied, covered, layers_of, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Entangled,
-    Moves,
     count_examples,
     differentiable_output,
     insist_on_same_outputs,
@@ -52,12 +51,13 @@ from vademecum.models import (
     rows_are_separate,
 )
 
-__all__ = ["Plan", "portions_of", "record", "study"]
+__all__ = ["Plan", "copies_fail", "doubted", "is_apart", "portions_of", "recall", "study"]
 
 _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
 _MANY = 32  # examples at a time, up to which they pay for large ones, too
 _APART: WeakKeyDictionary[nn.Module, set[int]] = WeakKeyDictionary()  # graphs that keep rows apart
 _STUDIED: "WeakKeyDictionary[nn.Module, dict[Any, Plan]]" = WeakKeyDictionary()
+_FAILURES = (RuntimeError, IndexError, AssertionError, ValueError)  # of models, for few examples
 _KINDS = 64  # of inputs and graphs that are remembered for a model
 
 
@@ -72,6 +72,8 @@ class Plan(NamedTuple):
     rows: list[int]  # examples that are known from a pass of few
     few: Footprint
     uses: list[Any]  # of shared tensors
+    copies: dict[str, int]  # embeddings whose output examples share, where nothing else is shared
+    plain: bool  # whether the network gives a tensor
     state: list[Any]  # that the model was in
     known: bool = False  # from earlier
 
@@ -79,6 +81,11 @@ class Plan(NamedTuple):
     def by_hand(self) -> bool:
         """Whether shared tensors meet examples in other ways than as copies for all."""
         return any(rule is not COPY.gradient for rule, *_ in self.uses)
+
+    @property
+    def graph(self) -> bool:
+        """Whether a pass of few must have a graph to be compared with others."""
+        return self.by_hand or not self.plain
 
     def step(self, device: torch.device) -> int:
         """How many examples to take at a time, for speed."""
@@ -109,24 +116,46 @@ def portions_of(here: slice, step: int) -> Iterator[slice]:
     return (slice(*ends[i : i + 2]) for i in range(count))
 
 
-def study(f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta") -> Plan:
+def study(
+    f: Functional, x: Any, *, wrt: Literal["theta", "x"] = "theta", plan: Plan | None = None
+) -> Plan:
     """How a network treats examples, from passes with three of them, and with two if need be.
+
+    The former has been made already for a `plan` that is given.
 
     Raises:
         ValueError: If there is nothing to differentiate, or the examples influence each other, or
-            the model fails for few of them alone, as one with a graph of all does.
+            the model draws random numbers, or fails for few of them alone, as one with a graph of
+            all does.
     """
     n = count_examples(x)
-    refuse_batch_statistics(f.model)
+    refuse_batch_statistics(f.modules)
     try:
-        return _plan(f, x, n, wrt)
-    except (RuntimeError, IndexError, AssertionError, ValueError) as error:
+        return _plan(f, x, n, wrt, plan)
+    except _FAILURES as error:
         if out_of_memory(error) or not _in_the_model(error):
             raise
         with torch.no_grad():
             f(f.theta, x)  # which may fail as well, and for a better reason
         reason = str(error).partition("\n")[0]
         raise Entangled(f"model must take any number of examples: {reason}") from error
+
+
+def recall(f: Functional, x: Any) -> Plan | None:
+    """What is known from earlier of a network and inputs of this kind, after a pass with three."""
+    if f.model not in _STUDIED:
+        return None
+    try:
+        rows = _three(count_examples(x, checked=True))
+        return _as_before(f, map_tensors(x, itemgetter(rows)), rows)
+    except _FAILURES as error:
+        if out_of_memory(error) or not (isinstance(error, Entangled) or _in_the_model(error)):
+            raise
+        return None
+
+
+def _three(n: int) -> list[int]:
+    return [0, n // 2, n - 1]
 
 
 def _in_the_model(error: Exception) -> bool:
@@ -136,10 +165,10 @@ def _in_the_model(error: Exception) -> bool:
     return (Functional.__module__, Functional.call.__name__) in places
 
 
-def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"]) -> Plan:
-    rows = [0, n // 2, n - 1]
+def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"], plan: Plan | None) -> Plan:
+    rows = _three(n)
     three = map_tensors(x, itemgetter(rows))
-    plan = _as_before(f, three, rows) if wrt == "theta" else None
+    plan = plan or (_as_before(f, three, rows) if wrt == "theta" else None)
     plan = plan or _anew(f, three, rows, wrt)
     if not plan.covered or n <= len(rows):  # or else the full pass tells
         plan = _in_other_company(f, plan, map_tensors(x, itemgetter(rows[:0:-1])), wrt)
@@ -159,8 +188,11 @@ def _as_before(f: Functional, x: Any, rows: list[int]) -> Plan | None:
     if plan is None or plan.state != state_of(f):
         return None
     layers = layers_of(f)
-    done = run(f, layers, x, shared=plan.by_hand)
-    few, shape = footprint(done), differentiable_output(done.output, len(rows)).shape[1:]
+    done = run(f, layers, x, shared=plan.by_hand, graph=plan.graph)
+    if plan.plain is not isinstance(done.result, Tensor):
+        return None
+    few = footprint(done)
+    shape = differentiable_output(done.output, len(rows), graph=plan.graph).shape[1:]
     if plan.by_hand and few.uses != plan.uses:
         return None
     return plan._replace(layers=layers, shape=shape, rows=rows, few=few, known=True)
@@ -194,18 +226,28 @@ def _anew(f: Functional, x: Any, rows: list[int], wrt: Literal["theta", "x"]) ->
 def _studied(
     f: Functional, layers: list[Layer], x: Any, rows: list[int], wrt: str, *, shared: bool
 ) -> Plan:
-    state, (done, saved) = state_of(f), weighed(f, layers, x, wrt, shared=shared)
+    state = state_of(f)
+    with draws_of(f.model) as chance:
+        done, saved = weighed(f, layers, x, wrt, shared=shared)
+    if any(chance):  # outputs that it moves may agree, by chance
+        raise Entangled(
+            "model must treat examples independently in evaluation mode, but it draws random"
+            " numbers, so that chance may move its outputs"
+        )
     shape, saved = differentiable_output(done.output, len(rows)).shape[1:], saved // len(rows)
     found = covered(done) if wrt == "theta" else None
-    apart, few = found is not None and _is_apart(f, found, 1, anew=True), footprint(done)
-    return Plan(layers, apart, bool(few.uses), max(saved, 1), shape, rows, few, few.uses, state)
+    apart, few = found is not None and is_apart(f, found, 1, anew=True), footprint(done)
+    return Plan(
+        layers, apart, bool(few.uses), max(saved, 1), shape, rows, few, few.uses, copied(done),
+        isinstance(done.result, Tensor), state,
+    )  # fmt: skip
 
 
-def _is_apart(f: Functional, done: Pass, row: int, *, anew: bool = False) -> bool:
+def is_apart(f: Functional, done: Pass, row: int, *, anew: bool = False) -> bool:
     """Whether nothing comes back from an example to the rows of others, for such a graph."""
     known = _APART.setdefault(f.model, set())
     if anew or done.structure not in known:
-        if not row_is_alone(done.output, [call.z for call in done.calls], row):
+        if not row_is_alone(done.output, done.edges, row):
             return False
         if len(known) >= _KINDS:
             known.clear()
@@ -224,57 +266,20 @@ def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
     found = covered(done)
     if found is None:
         return plan._replace(covered=False)
-    mark = footprint(done, {call.z.node for call in found.calls})
+    mark = footprint(done, {z.node for z in found.edges})
     if mark.calls != plan.few.calls or mark.uses != plan.uses:
         return plan._replace(covered=False)
     return plan._replace(covered=not moves(f, mark, 0, plan.few, 2).largest)
 
 
-def record(
-    f: Functional, plan: Plan, x: Any, here: slice
-) -> tuple[Pass, Callable[[], bool]] | None:
-    """A forward pass with all that the layers' rules need, or None if they do not cover it.
-
-    With it comes a question to ask when all that a GPU has to do is under way: whether the layers
-    have the inputs that they have in a pass of few, or else each example must go by itself. It
-    raises an error if an example has another output there.
-    """
-    n = here.stop - here.start
-    if not plan.covered or n <= plan.shared:
-        return None
-    all_ = run(f, plan.layers, map_tensors(x, itemgetter(here)), shared=plan.shared)
-    rows, few = plan.rows, plan.few
-    if not any(here.start <= row < here.stop for row in rows):
-        rows = [here.start, here.stop - 1][1 - plan.shared :]
-        few = footprint(run(f, plan.layers, map_tensors(x, itemgetter(rows)), shared=plan.by_hand))
-    known = {row: i for i, row in enumerate(rows) if here.start <= row < here.stop}
-    first, last = min(known), max(known)
-    these, there = _ends(first - here.start, last - here.start), _ends(known[first], known[last])
-    done = covered(all_)
-    if done is None or not _is_apart(f, done, last - here.start):
-        return _doubted(f, plan, x)
-    mark = footprint(all_, {call.z.node for call in done.calls})
-    # A model may go another way, and some length may by chance be that of n.
-    odd = plan.by_hand and few.uses != plan.uses
-    if odd or mark.uses != plan.uses or mark.calls != few.calls:
-        return _doubted(f, plan, x)
-    output = differentiable_output(done.output, n)
-    outputs = Moves([(output[these], few.output[there])], dtypes_of(f))
-    inputs = moves(f, mark, these, few, there)
-
-    def same() -> bool:
-        outputs.insist_on_none()
-        return not inputs.largest
-
-    return done, same
+def copies_fail(f: Functional, plan: Plan) -> Plan:
+    """The plan without copies of what embeddings make for all examples, from now on."""
+    known = _STUDIED.get(f.model, {})
+    known |= {kind: other._replace(copies={}) for kind, other in known.items()}
+    return plan._replace(copies={})
 
 
-def _ends(first: int, last: int) -> slice:
-    """Two rows, or one, as a view."""
-    return slice(first, last + 1, max(last - first, 1))
-
-
-def _doubted(f: Functional, plan: Plan, x: Any) -> None:
+def doubted(f: Functional, plan: Plan, x: Any) -> None:
     """Have a network studied anew that does not go as it went before: it may be refused."""
     if plan.known:
         _STUDIED.pop(f.model, None)

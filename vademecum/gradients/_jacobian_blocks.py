@@ -10,7 +10,7 @@ $c$ brings the rows $c$ of all blocks: in $\theta$ by the rules of
 The bytes for one example are an estimate, from those that autograd keeps (`Plan.portion`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -19,8 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arrays import empty
+from vademecum.gradients._compared_passes import record
 from vademecum.gradients._example_passes import fill, places
-from vademecum.gradients._independent_rows import portions_of, record, study
+from vademecum.gradients._independent_rows import Plan, portions_of, study
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     count_examples,
@@ -32,9 +33,24 @@ from vademecum.models import (
 )
 from vademecum.progress import ticking
 
-__all__ = ["Blocks"]
+__all__ = ["Blocks", "Outputs"]
 
 _PORTION = {"cpu": 2**30}  # bytes at a time, beyond which larger portions do not pay
+
+
+class Outputs:
+    """The outputs of a network for all examples, from a pass that is made when they are needed."""
+
+    def __init__(self, make: Callable[[], Tensor]):
+        self._make, self.known = make, None
+
+    known: Tensor | None
+
+    def __call__(self) -> Tensor:
+        """The outputs."""
+        if self.known is None:
+            self.known = self._make()
+        return self.known
 
 
 class Blocks:
@@ -44,11 +60,20 @@ class Blocks:
         ValueError: If examples influence each other, or one is too large for `memory`.
     """
 
-    def __init__(self, f: Functional, x: Any, wrt: str, memory: int | None, output: Tensor):
-        self.f, self.x, self.wrt, self.output = f, x, wrt, output
-        self.plan = study(f, x, wrt="theta" if wrt == "theta" else "x")
-        self._insist_on(self.plan.few.output, self.plan.rows)
-        n, k = count_examples(x), self.plan.shape.numel()
+    def __init__(
+        self,
+        f: Functional,
+        x: Any,
+        wrt: str,
+        memory: int | None,
+        outputs: Outputs,
+        plan: Plan | None = None,
+    ):
+        self.f, self.x, self.wrt, self.outputs = f, x, wrt, outputs
+        self.plan = study(f, x, wrt="theta" if wrt == "theta" else "x", plan=plan)
+        if outputs.known is not None:  # or else a pass over all may tell
+            self._insist_on(self.plan.few.output, self.plan.rows)
+        n, k = count_examples(x, checked=True), self.plan.shape.numel()
         at = f.theta if wrt == "theta" else variable(x, wrt)
         d = at.numel() if wrt == "theta" else at.numel() // n
         self.shape, self.dtype, self.device = (n, k, d), at.dtype, at.device
@@ -95,6 +120,7 @@ class Blocks:
             fill(done, done.backward(each), places(self.f, into))
             self._insist_on(done.output, here)
         if found is None or not found[1]():
+            self._insist_on(self.plan.few.output, self.plan.rows)
             rows = mapped_derivatives(
                 self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev
             )
@@ -103,18 +129,21 @@ class Blocks:
 
     def _insist_on(self, output: Tensor, here: slice | list[int]) -> None:
         """Refuse outputs of some examples that are not those which they have among all others."""
+        if self.outputs.known is None and here == slice(0, self.shape[0]):
+            self.outputs.known = output.detach()
+            return
         dtypes = {p.dtype for p in self.f.parameters.values()}
-        insist_on_same_outputs(output, self.output[here], dtypes)
+        insist_on_same_outputs(output, self.outputs()[here], dtypes)
 
     def _fill_inputs(self, here: slice, x: Any, into: Tensor) -> None:
         with torch.enable_grad():
             v = variable(x, self.wrt).detach().clone().requires_grad_()
             output = self.f(self.f.theta, replaced(x, self.wrt, v))
             totals = output.reshape(len(v), -1).sum(0)
-        self._insist_on(output, here)
         for i, total in enumerate(totals):
             (found,) = torch.autograd.grad(total, v, retain_graph=True)
             into[:, i] = found.reshape(len(v), -1)
+        self._insist_on(output, here)  # when all that a GPU has to do is under way
 
 
 def _flat(output: Tensor, _: Tensor) -> Tensor:

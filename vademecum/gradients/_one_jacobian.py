@@ -10,7 +10,8 @@ J v = \nabla_u \langle v, J^T u \rangle,$$
 
 come from one graph that is kept: a backward pass for $J^T u$, a backward pass through that backward
 pass for $J v$ (it is linear in $u$, so its value does not matter). There are two passes forwards,
-one for the outputs and, before the first product, one for the graph; `jvp` and `vjp` take one.
+one for the outputs (of three examples, where the network is known already) and, before the first
+product, one for the graph; `jvp` and `vjp` take one.
 
 Where examples do not influence each other, the Jacobian consists of one *block* for each, $k \times
 P$ for $k$ outputs: $k$ backward passes bring all examples' rows, in $\theta$ by a rule for each
@@ -20,7 +21,7 @@ bytes that autograd keeps for one example. The claims are `jacobian`, `jacobian_
 """
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -31,12 +32,14 @@ from torch.utils.data import DataLoader
 from vademecum.arguments import floats, whole
 from vademecum.arrays import empty
 from vademecum.foundations.operators import LinearOperator
-from vademecum.gradients._jacobian_blocks import Blocks
+from vademecum.gradients._independent_rows import recall
+from vademecum.gradients._jacobian_blocks import Blocks, Outputs
 from vademecum.gradients.network_function import functional
 from vademecum.models import (
     Entangled,
     Output,
     bilinear_convolutions,
+    count_examples,
     differentiable_output,
     refuse_nan,
     replaced,
@@ -53,7 +56,6 @@ class Jacobian(LinearOperator):
     With `graph` the outputs come with the graph that products need, in one pass for both.
 
     Attributes:
-        output: What the network gives, whose entries in their order are the rows.
         variable: The parameters or inputs, whose entries in their order are the columns.
 
     Example:
@@ -88,11 +90,23 @@ class Jacobian(LinearOperator):
         self.variable = at = self._f.theta if wrt == "theta" else variable(x, wrt)
         if wrt != "theta":
             floats("x" if at is x else f"x[{wrt!r}]", at)
-        with torch.no_grad():  # products need a graph, blocks do not
-            found = self._graph[1].detach() if graph else self._f(self._f.theta, x)
-        self.output = differentiable_output(found, graph=False)
-        shape = (self.output.numel(), at.numel())
+        # Of a network that is known a pass with three tells the shape, and whether it fails.
+        self._plan = recall(self._f, x) if wrt == "theta" and not graph else None
+        self._outputs, rows = Outputs(partial(self._output, graph=graph)), 0
+        if self._plan is not None and self._plan.plain:
+            rows = count_examples(x, checked=True) * self._plan.shape.numel()
+        shape = (rows or self.output.numel(), at.numel())
         super().__init__(shape, self._push, self._pull, dtype=at.dtype, device=at.device)
+
+    @property
+    def output(self) -> Tensor:
+        """What the network gives, whose entries in their order are the rows."""
+        return self._outputs()
+
+    @torch.no_grad()
+    def _output(self, *, graph: bool) -> Tensor:  # products need a graph, blocks do not
+        found = self._graph[1].detach() if graph else self._f(self._f.theta, self._x)
+        return differentiable_output(found, graph=False)
 
     @cached_property
     def _graph(self) -> tuple[Tensor, Tensor]:
@@ -120,7 +134,7 @@ class Jacobian(LinearOperator):
 
     @cached_property
     def _blocks(self) -> Blocks:
-        return Blocks(self._f, self._x, self._wrt, self._memory, self.output)
+        return Blocks(self._f, self._x, self._wrt, self._memory, self._outputs, self._plan)
 
     def dense(self) -> Float[Tensor, " m d"]:
         """The matrix, with all zeros that it has.

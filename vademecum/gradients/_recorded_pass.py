@@ -11,6 +11,7 @@ their rows.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -21,23 +22,29 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from vademecum.gradients._layer_rules import EMBEDDING, Rule, rule_for
-from vademecum.gradients._shared_tensors import THROUGH, Computed, SharedTensors, Use
+from vademecum.gradients._shared_tensors import (
+    THROUGH,
+    Computed,
+    SharedTensors,
+    Use,
+    copies_for,
+)
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     cannot_be_mapped,
     count_examples,
     differentiable_output,
-    named_modules,
     named_tensors,
     rows_are_separate,
     warn_of_slow_path,
 )
 
-__all__ = ["Layer", "LayerCall", "Pass", "covered", "layers_of", "rows_of", "run"]
+__all__ = ["Layer", "LayerCall", "Pass", "copied", "covered", "layers_of", "rows_of", "run"]
 
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",
 )  # fmt: skip
+_ONE_BY_ONE = {"cpu"}  # devices where backward passes that go together would not pay
 _LEAF = "torch::autograd::AccumulateGrad"
 Key = tuple[Node, int] | str
 
@@ -58,7 +65,7 @@ class LayerCall(NamedTuple):
     names: dict[str, str]  # of its parameters, as the rule and as the model calls them
     a: Tensor
     version: int  # of the input, which an operation in place would move on
-    z: GradientEdge
+    z: GradientEdge | None  # None where there is no graph
     lengths: tuple[int, int]  # of the first axes of input and output
 
 
@@ -72,15 +79,20 @@ class Pass(NamedTuple):
     uses: list[Use]  # of tensors that no layer holds
     structure: int = 0  # of the graph, a hash of its nodes and parameters in their order
 
+    @property
+    def edges(self) -> list[GradientEdge]:
+        """The places of the calls' outputs in the graph."""
+        return [call.z for call in self.calls if call.z is not None]
+
     def backward(self, u: Float[Tensor, " g n *shape"]) -> list[Tensor | None]:
         """What comes back to each call from `g` cotangents, (g, n, ...); None where nothing does.
 
         On a CPU one pass follows the other, for the caches. Elsewhere they go together if they can,
         which saves the time between small operations. The graph is gone afterwards.
         """
-        edges = [call.z for call in self.calls]
+        edges = self.edges
         pull = partial(torch.autograd.grad, self.output, edges, allow_unused=True)
-        if len(u) > 1 and u.device.type != "cpu":
+        if len(u) > 1 and u.device.type not in _ONE_BY_ONE:
             try:
                 return list(pull(u, retain_graph=True, is_grads_batched=True))
             except RuntimeError as error:
@@ -96,24 +108,37 @@ def _stacked(each: list[Tensor | None]) -> Tensor | None:
     return None if len(some) < len(each) else some[0][None] if len(some) == 1 else torch.stack(some)
 
 
-def run(f: Functional, layers: list[Layer], x: Any, *, shared: bool = False) -> Pass:
-    """A forward pass that records the calls of layers, and `shared` tensors without a layer."""
-    parameters = {name: p.detach().requires_grad_() for name, p in f.parameters.items()}
-    calls: list[LayerCall] = []
+def run(
+    f: Functional,
+    layers: list[Layer],
+    x: Any,
+    *,
+    shared: bool = False,
+    copies: Mapping[str, int] | None = None,
+    graph: bool = True,
+) -> Pass:
+    """A forward pass that records the calls of layers.
 
-    def note(rule: Rule, names: dict[str, str], module: Any, args: Any, z: Any) -> None:
-        a = args[0] if args else None
-        if isinstance(a, Tensor) and a.ndim and z.requires_grad:
-            place, lengths = GradientEdge(z.grad_fn, z.output_nr), (len(a), len(z) if z.ndim else 0)
-            calls.append(LayerCall(rule, module, names, a, a._version, place, lengths))
-
-    known = [*parameters.values(), *f.all_parameters] if shared else []
-    tensors = SharedTensors(count_examples(x) if shared else 0, known)
-    with ExitStack() as stack, torch.enable_grad():
+    Args:
+        f: The network.
+        layers: Its layers.
+        x: The inputs.
+        shared: Whether to see to tensors without a layer that all examples share.
+        copies: The embeddings whose output all examples share, by the names of their weights: each
+            example gets a copy of it, with so many axes (see `copied`).
+        graph: Whether to go back later.
+    """
+    parameters = f.parameters
+    if graph:
+        parameters = {name: p.detach().requires_grad_() for name, p in parameters.items()}
+    n = count_examples(x, checked=True) if shared or copies else 0
+    notes = _Notes(n, copies or {})
+    tensors = SharedTensors(n, [*parameters.values(), *f.all_parameters] if shared else [])
+    with ExitStack() as stack, torch.set_grad_enabled(graph):
         for module, rule, names in layers:
             if rule is None:
                 continue
-            after = partial(note, rule, names)
+            after = partial(notes.note, rule, names)
             if shared:  # then what the layer does is none of its business
                 stack.callback(module.register_forward_pre_hook(tensors.pause).remove)
                 after = partial(tensors.go_on, after)
@@ -122,7 +147,47 @@ def run(f: Functional, layers: list[Layer], x: Any, *, shared: bool = False) -> 
         if shared:
             stack.enter_context(tensors)
         result = f.call(parameters, x)
-    return Pass(parameters, result, rows_of(result, x), calls, tensors.uses)
+    return Pass(parameters, result, rows_of(result, x), notes.calls, tensors.uses)
+
+
+class _Notes:
+    """Notes of the calls of layers, as hooks make them."""
+
+    def __init__(self, n: int, copies: Mapping[str, int]):
+        self.n, self.copies, self.calls = n, copies, list[LayerCall]()
+
+    def note(
+        self, rule: Rule, names: dict[str, str], module: Any, args: Any, z: Tensor
+    ) -> Tensor | None:
+        """Note a call, and give each example a copy of what it makes for all, if that is known."""
+        a, made = args[0] if args else None, None
+        if not isinstance(a, Tensor) or not a.ndim:
+            return None
+        if self.copies and rule is EMBEDDING and (axes := self.copies.get(names["weight"])):
+            made = copies_for(self.n, z, axes)
+            if made is not None:
+                z, a = made, a[None].expand(self.n, *a.shape)
+        place = None if z.grad_fn is None else GradientEdge(z.grad_fn, z.output_nr)
+        version, lengths = a._version if place else 0, (len(a), len(z) if z.ndim else 0)
+        self.calls.append(LayerCall(rule, module, names, a, version, place, lengths))
+        return made
+
+
+def copied(done: Pass) -> dict[str, int]:
+    """Embeddings whose output all examples share, with the axes of the copies.
+
+    There are none if anything else is shared as well: that takes a mode of torch to see.
+    """
+    made = {call.z[:2]: call.names for call in done.calls if call.z and call.rule is EMBEDDING}
+    found: dict[str, int] = {}
+    for use in done.uses:
+        q = use.tensors.get("value")
+        edge = None if q is None or q.grad_fn is None or q._version else (q.grad_fn, q.output_nr)
+        names = None if edge is None else made.pop(edge, None)
+        if names is None:
+            return {}
+        found[names["weight"]] = use.a.ndim
+    return found
 
 
 def rows_of(result: Any, x: Any) -> Tensor:
@@ -132,7 +197,8 @@ def rows_of(result: Any, x: Any) -> Tensor:
     """
     if isinstance(result, Tensor):
         return result
-    n, parts = count_examples(x), [t for _, t in named_tensors(result) if t.requires_grad]
+    n = count_examples(x, checked=True)
+    parts = [t for _, t in named_tensors(result) if t.requires_grad]
     rows = [t for t in parts if t.shape[:1] == (n,)] or parts[:1]
     if not rows:
         return differentiable_output(result)  # which it is not
@@ -145,9 +211,9 @@ def layers_of(f: Functional) -> list[Layer]:
         raise ValueError("model must have parameters to differentiate, got none")
     names = {id(p): name for name, p in f.parameters.items()}
     found = []
-    for _, module in named_modules(f.model):
+    for _, module in f.modules:
         each = ((own, names.get(id(p))) for own, p in module._parameters.items())
-        own = {own: name for own, name in each if name is not None}
+        own = {own: name for own, name in each if name is not None} if module._parameters else None
         if own:
             found.append(Layer(module, rule_for(module), own))
     return found
@@ -161,18 +227,18 @@ def covered(done: Pass) -> Pass | None:
     leaves = {id(p): name for name, p in done.parameters.items()}
     roots = {_key(q, leaves) for use in done.uses for q in use.tensors.values()}
     seen, uses, story = _walk(done.output, roots, leaves)
-    calls = [call for call in done.calls if call.z.node in seen]
+    calls = [call for call in done.calls if call.z is not None and call.z.node in seen]
     extra = [use for use in done.uses if use.z.node in seen]
     recorded = Counter[Key](name for call in calls for name in call.names.values())
     recorded.update(_key(q, leaves) for use in extra for q in use.tensors.values())
-    places = {call.z.node for call in calls}
+    places = {call.z.node for call in calls if call.z is not None}
     calls += [_as_call(use, done, leaves, places) for use in extra]
     if uses != recorded or not all(
         call.lengths == (n, n) and call.a._version == call.version for call in calls
     ):
         return None
     movers = any(kind.startswith(_MOVERS) for kind in set(story))
-    if movers and not rows_are_separate(done.output, [call.z for call in calls]):
+    if movers and not rows_are_separate(done.output, [call.z for call in calls if call.z]):
         return None
     return done._replace(calls=calls, uses=[], structure=hash(tuple(story)))
 
@@ -188,24 +254,27 @@ def _walk(
 ) -> tuple[set[Node], Counter[Key], list[str]]:
     """The nodes behind a tensor, how often they meet roots and leaves, and a list of all that."""
     first = get_gradient_edge(start).node
-    seen, met, ahead, story = {first}, Counter[Key](), [first], list[str]()
-    known, stops = {*leaves.values(), *roots}, dict[Node, Key]()
+    seen, met, story = {first}, Counter[Key](), list[str]()
+    known, stops, ahead = set(leaves.values()), dict[Node, Key](), [(first, first.name())]
     while ahead:
-        node = ahead.pop()
-        story.append(node.name())
+        node, name = ahead.pop()
+        story.append(name)
         for child, number in node.next_functions:
             if child is None:
                 continue
-            if child not in seen and (child, number) not in roots:
+            if roots and (child, number) in roots:
+                met[child, number] += 1
+                story.append("root")
+                continue
+            if child not in seen:
                 seen.add(child)
-                if child.next_functions or child.name() != _LEAF:
-                    ahead.append(child)
+                if (name := child.name()) != _LEAF:
+                    ahead.append((child, name))
                 else:
                     stops[child] = _key(cast(Any, child).variable, leaves)
-            key = stops.get(child, (child, number))
-            if key in known:
+            if (key := stops.get(child)) in known:
                 met[key] += 1
-                story.append(str(key) if child in stops else "root")
+                story.append(str(key))
     return seen, met, story
 
 
@@ -216,7 +285,8 @@ def _as_call(use: Use, done: Pass, leaves: dict[int, str], places: set[Node]) ->
         names = {own: leaves[id(q)] for own, q in tensors.items()}
         return LayerCall(use.rule, None, names, use.a, use.version, use.z, (n, n))
     for call in done.calls:  # positions, which are looked up once for all examples
-        if [call.z[:2]] == [_key(q, leaves) for q in tensors.values()] and call.rule is EMBEDDING:
+        place = None if call.z is None else call.z[:2]
+        if [place] == [_key(q, leaves) for q in tensors.values()] and call.rule is EMBEDDING:
             a = call.a[None].expand(n, *call.a.shape)
             return call._replace(a=a, version=a._version, z=use.z, lengths=(n, n))
     found = {leaves[id(q)] for q in tensors.values() if id(q) in leaves}

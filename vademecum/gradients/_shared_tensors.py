@@ -30,7 +30,7 @@ from vademecum.gradients._layer_rules.products import put
 from vademecum.gradients._multihead_attention import attention
 from vademecum.models import Moves, out_of_memory
 
-__all__ = ["THROUGH", "Computed", "SharedTensors", "Use"]
+__all__ = ["THROUGH", "Computed", "SharedTensors", "Use", "copies_for"]
 
 _ARITHMETIC = {
     getattr(home, name)
@@ -77,7 +77,7 @@ class SharedTensors(TorchFunctionMode):
         """Let functions be, within a layer that is recorded as such."""
         self._paused = True
 
-    def go_on(self, note: Callable[..., None], *call: Any) -> None:
+    def go_on(self, note: Callable[..., Any], *call: Any) -> None:
         """See functions again, after a note of the call that this does not see, either."""
         handle_torch_function(note, (), *call)
         self._paused = False
@@ -119,12 +119,11 @@ class SharedTensors(TorchFunctionMode):
 
     def _copies(self, q: Tensor, axes: int) -> Tensor:
         """A copy of a tensor for each example, to be broadcast to so many axes."""
-        ones = [1] * (axes - q.ndim)
-        copies = q.reshape(*ones, *q.shape).expand(self.n, *[-1] * (axes - 1))
+        copies = _copies(self.n, q, axes)
         return self._note(COPY, {"value": q}, copies.detach(), copies)
 
     def _is_broadcast(self, q: Tensor, shape: torch.Size) -> bool:
-        return shape[:1] == (self.n,) and (q.ndim < len(shape) or len(q) == 1)
+        return shape[:1] == (self.n,) and _can_be_broadcast(q, len(shape))
 
     def _expand(self, z: Tensor, q: Tensor, *, repeat: bool) -> Tensor:
         if not self._is_broadcast(q, z.shape):
@@ -177,6 +176,19 @@ class SharedTensors(TorchFunctionMode):
                 raise
             return z  # which then is no use that is known
         return z if Moves([(z, mapped)], {z.dtype}).largest else mapped
+
+
+def _copies(n: int, q: Tensor, axes: int) -> Tensor:
+    return q.reshape(*[1] * (axes - q.ndim), *q.shape).expand(n, *[-1] * (axes - 1))
+
+
+def _can_be_broadcast(q: Tensor, axes: int) -> bool:
+    return q.ndim < axes or len(q) == 1
+
+
+def copies_for(n: int, q: Tensor, axes: int) -> Tensor | None:
+    """A copy of a tensor for each example, with so many axes, unless it has a row for each."""
+    return _copies(n, q, axes) if q.shape[:1] != (n,) and _can_be_broadcast(q, axes) else None
 
 
 class Computed(NamedTuple):

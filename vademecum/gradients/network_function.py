@@ -25,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vademecum.models import (
+    Modules,
     Output,
     aliases,
     call_arguments,
@@ -33,11 +34,14 @@ from vademecum.models import (
     evaluation,
     map_tensors,
     named_modules,
+    tensor_homes,
     tensor_places,
     unwrapped,
 )
 
 __all__ = ["Functional", "functional"]
+
+_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 class Functional:
@@ -45,6 +49,7 @@ class Functional:
 
     Attributes:
         model: The module, which stays as it is.
+        modules: Its submodules by name, as they were when this was made.
         parameters: Those of its parameters that count, by name.
         all_parameters: Those that do not count, as well.
         shapes: The shapes of the parameters by name.
@@ -59,30 +64,31 @@ class Functional:
 
     def __init__(self, model: nn.Module, *, frozen: bool = True, output: Output = None):
         model = unwrapped(model)
-        _refuse_oddities(model)
+        self.modules = named_modules(model)
+        _refuse_oddities(self.modules)
         self.model, self._output = model, output
         self.parameters: dict[str, Tensor] = {}
         names: dict[int, str] = {}
         self._places: dict[str, str] = {}
         self.all_parameters: list[Tensor] = []
-        for place, p in tensor_places(model, "parameters"):
+        for place, p in tensor_places(self.modules, "parameters"):
             if p.is_complex():
                 raise ValueError(f"parameters of model must be real, got {p.dtype} for {place}")
             self.all_parameters.append(p)
             if p.is_floating_point() and (frozen or p.requires_grad):
                 name = self._places[place] = names.setdefault(id(p), place)
                 self.parameters[name] = p
-        self._aliases = aliases(model)
-        self._buffers = [place for place, _ in tensor_places(model, "buffers")]
+        self._aliases, self._homes = aliases(self.modules), tensor_homes(self.modules)
+        self._buffers = [place for place, _ in tensor_places(self.modules, "buffers")]
         self._describe()
 
     def _describe(self) -> None:
         self.shapes = {name: p.shape for name, p in self.parameters.items()}
-        dtypes = [p.dtype for p in self.parameters.values()] or [torch.get_default_dtype()]
+        dtypes = {p.dtype for p in self.parameters.values()} or {torch.get_default_dtype()}
         devices = [p.device for p in self.parameters.values()] or [torch.get_default_device()]
         self.dtype, self.device = reduce(torch.promote_types, dtypes), devices[0]
         self._sizes = [shape.numel() for shape in self.shapes.values()]
-        self._one_kind = len(set(dtypes)) == len(set(devices)) == 1
+        self._one_kind = len(dtypes) == len(set(devices)) == 1
         self.size = sum(self._sizes)
 
     @cached_property
@@ -115,8 +121,10 @@ class Functional:
         copies = {id(b): b.detach().clone() for b in buffers.values()}
         tensors |= {place: copies[id(b)] for place, b in buffers.items()}
         args, kwargs = call_arguments(map_tensors(x, Tensor.clone))  # some layers work in place
-        with evaluation(self.model):
-            result = call_with(self.model, tensors, args, kwargs, also=self._aliases)
+        modules = named_modules(self.model)
+        homes = self._homes if modules == self.modules else None  # the model may have changed
+        with evaluation(modules):
+            result = call_with(self.model, tensors, args, kwargs, also=self._aliases, homes=homes)
         return chosen_output(result, self._output)
 
     def ravel(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, " *batch P"]:
@@ -187,9 +195,9 @@ def functional(model: nn.Module, *, frozen: bool = True, output: Output = None) 
     return f
 
 
-def _refuse_oddities(model: nn.Module) -> None:
-    for prefix, module in named_modules(model):
-        if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
+def _refuse_oddities(modules: Modules) -> None:
+    for prefix, module in modules:
+        if not isinstance(module, _EMBEDDINGS):
             continue
         name = prefix[:-1]
         if module.max_norm is not None:

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vademecum.gradients._independent_rows import Plan, portions_of, record, study
+from vademecum.gradients._compared_passes import record
+from vademecum.gradients._independent_rows import Plan, portions_of, study
 from vademecum.gradients._recorded_pass import Pass, layers_of
 from vademecum.gradients.network_function import Functional
 from vademecum.kernels._layer_products import Tangents

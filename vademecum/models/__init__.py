@@ -2,7 +2,7 @@
 
 from vademecum.models._cross_entropy import softmax_product
 from vademecum.models._fingerprints import fingerprint
-from vademecum.models._modules import named_modules
+from vademecum.models._modules import Modules, named_modules
 from vademecum.models._recording import following
 from vademecum.models.example_losses import cotangents, example_loss, summed, targets_of
 from vademecum.models.failures import (
@@ -50,6 +50,7 @@ from vademecum.models.tensors import (
     call_with,
     insist_on_place,
     run_with,
+    tensor_homes,
     tensor_places,
     unwrapped,
 )
@@ -61,9 +62,9 @@ __all__ = [
     # a model to begin with, and weights from elsewhere
     "mlp", "load_weights", "save_weights",
     # modes and tensors
-    "ModelState", "aliases", "call_with", "bilinear_convolutions", "constant", "evaluation",
-    "insist_on_place", "named_modules", "resting", "run_with", "tensor_places",
-    "twice_differentiable", "untouched", "unwrapped",
+    "ModelState", "Modules", "aliases", "call_with", "bilinear_convolutions", "constant",
+    "evaluation", "insist_on_place", "named_modules", "resting", "run_with", "tensor_homes",
+    "tensor_places", "twice_differentiable", "untouched", "unwrapped",
     # inputs, outputs, losses
     "Loss", "LossCall", "LossCalls", "Output", "call_arguments", "chosen_output", "cotangents",
     "count_examples", "described", "differentiable_output", "example_loss", "loss_for",

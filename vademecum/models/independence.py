@@ -44,7 +44,7 @@ class Moves:
     """
 
     def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]], dtypes: Iterable[torch.dtype]):
-        pairs = [(one.detach(), other.detach()) for one, other in pairs if one.numel()]
+        pairs = [(_plain(one), _plain(other)) for one, other in pairs if one.numel()]
         kinds = {torch.float32, *dtypes}
         groups: dict[Any, list[tuple[Tensor, Tensor]]] = {}
         for one, other in pairs:
@@ -56,10 +56,11 @@ class Moves:
             tuple(t[0][None] if len(t) == 1 else torch.stack(t) for t in zip(*each, strict=True))
             for each in groups.values()
         ]
+        self._beyond = None
         if self._pairs and self._alike:
             device = pairs[0][0].device
             self._root = max(_rounding(kind, device) for kind in kinds) ** 0.5
-            self._beyond = self._count(_plainly)
+            self._beyond = self._count(_plainly).any()  # NaN counts
 
     def _count(self, count: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """The differences that are beyond rounding, and else zero."""
@@ -73,9 +74,20 @@ class Moves:
         """The largest difference; zero up to rounding."""
         if not self._alike:
             return float("inf")
-        if not self._pairs or not bool(self._beyond.any()):  # NaN counts
+        if self._beyond is None or not bool(self._beyond):
             return 0.0
         return float(self._count(_carefully).max())
+
+    @staticmethod
+    def none(*several: "Moves") -> bool:
+        """Whether there plainly is no difference in any of several, in one look at a GPU.
+
+        Where entries are infinite or NaN only `largest` tells.
+        """
+        found = [moves._beyond for moves in several if moves._beyond is not None]
+        if not all(moves._alike for moves in several):
+            return False
+        return not found or not bool(torch.stack(found).any())
 
     def insist_on_none(self) -> None:
         """Refuse a model whose outputs these are, if they differ."""
@@ -84,6 +96,10 @@ class Moves:
                 "model must treat examples independently in evaluation mode, but other examples, or"
                 f" another order, or chance moved an output by {self.largest:.3g}"
             )
+
+
+def _plain(t: Tensor) -> Tensor:
+    return t.detach() if t.requires_grad else t
 
 
 def _plainly(one: Tensor, other: Tensor) -> Tensor:

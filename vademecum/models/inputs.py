@@ -55,9 +55,13 @@ def refuse_nan(x: Any) -> None:
                 raise ValueError(f"{name} must not hold NaN")
 
 
-def count_examples(x: Any, y: Tensor | None = None) -> int:
-    """The number of examples, along the first axis of every tensor."""
-    refuse_nan(x)
+def count_examples(x: Any, y: Tensor | None = None, *, checked: bool = False) -> int:
+    """The number of examples, along the first axis of every tensor.
+
+    NaN is refused, unless that has been `checked` before: it takes a look at what a GPU holds.
+    """
+    if not checked:
+        refuse_nan(x)
     shapes: dict[str, tuple[int, ...]] = {}
     for name, leaf in named_leaves(x):
         if isinstance(leaf, Tensor) and _dense(leaf):

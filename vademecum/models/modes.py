@@ -23,7 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.weight_norm import WeightNorm
 from torch.overrides import TorchFunctionMode
 
-from vademecum.models._modules import named_modules
+from vademecum.models._modules import Modules, named_modules
 from vademecum.models.inputs import Entangled
 
 __all__ = ["INTERNAL", "evaluation", "refuse_batch_statistics", "untouched"]
@@ -38,13 +38,13 @@ _tables_of = itemgetter(*_TABLES)
 
 
 @contextmanager
-def evaluation(model: nn.Module, *, fused: bool = False) -> Iterator[None]:
+def evaluation(model: nn.Module | Modules, *, fused: bool = False) -> Iterator[None]:
     """Evaluation mode for a while, with kernels that can be differentiated twice.
 
     Random numbers are the same each time, and torch's generators are where they were afterwards.
 
     Args:
-        model: The module.
+        model: The module, or what `named_modules` gave for it.
         fused: Whether attention may use fused kernels, where nothing is differentiated twice.
     """
     modules = [module for _, module in named_modules(model)]
@@ -64,7 +64,7 @@ def evaluation(model: nn.Module, *, fused: bool = False) -> Iterator[None]:
 def untouched(modules: list[nn.Module]) -> Iterator[None]:
     """Give modules their attributes back afterwards, and torch's generators their states."""
     before: list[tuple[Any, Any]] = []
-    tables: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = []
+    tables: list[tuple[dict[str, Any], int, list[tuple[Any, Any]]]] = []
     buffers: list[tuple[Any, Any]] = []
     copies: dict[int, Tensor] = {}
     for module in modules:
@@ -72,15 +72,16 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
         before.append((own, own.copy()))
         if own["_buffers"]:
             buffers.append((own["_buffers"], own["_buffers"].copy()))
-        tables.append((own, [(table, table.copy()) for table in _tables_of(own) if table]))
+        filled = [(table, table.copy()) for table in filter(None, _tables_of(own))]
+        tables.append((own, sum([len(table) for table, _ in filled]), filled))
         for key in own.keys() - INTERNAL:
-            value = own[key]
-            if type(value) in _CONTAINERS:
+            value, kind = own[key], type(own[key])
+            if kind in _CONTAINERS:
                 before.append((value, value.copy()))
                 for place, entry in _entries(value):
                     if type(entry) is Tensor:
                         value[place] = copies.setdefault(id(entry), entry.clone())
-            elif type(value) is Tensor:  # which code may write into
+            elif kind is Tensor:  # which code may write into
                 own[key] = copies.setdefault(id(value), value.clone())
     random = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -93,8 +94,8 @@ def untouched(modules: list[nn.Module]) -> Iterator[None]:
         for now, then in reversed(before):  # modules may share what they hold
             if len(now) != len(then) or not _alike(now, then):
                 _refill(now, then)
-        for own, filled in tables:  # whose entries nobody replaces, but buffers
-            if sum(map(len, _tables_of(own))) != sum([len(then) for _, then in filled]):
+        for own, size, filled in tables:  # whose entries nobody replaces, but buffers
+            if sum(map(len, _tables_of(own))) != size:
                 for key in _TABLES:
                     own[key].clear()
                 for now, then in filled:
@@ -187,7 +188,7 @@ class _PlainWeightNorm(TorchFunctionMode):
         return v * (g / torch.linalg.vector_norm(v, dim=axes, keepdim=True))
 
 
-def refuse_batch_statistics(model: nn.Module) -> None:
+def refuse_batch_statistics(model: nn.Module | Modules) -> None:
     """Refuse batch normalisation by the statistics of the batch itself, which ties its examples."""
     for name, module in named_modules(model):
         if isinstance(module, _BATCH_NORMS) and module.running_mean is None:

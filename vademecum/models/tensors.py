@@ -5,6 +5,7 @@ for that: its own code runs with other tensors in the places of its own, which a
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -12,21 +13,22 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
-from vademecum.models._modules import named_modules
+from vademecum.models._modules import Modules, named_modules
 from vademecum.models.inputs import map_tensors, named_tensors
 from vademecum.models.modes import INTERNAL, evaluation
 
 __all__ = [
-    "ModelState", "aliases", "call_with", "insist_on_place", "run_with", "tensor_places",
-    "unwrapped",
+    "ModelState", "aliases", "call_with", "insist_on_place", "run_with", "tensor_homes",
+    "tensor_places", "unwrapped",
 ]  # fmt: skip
 
 Aliases = list[tuple[nn.Module, str]]
+Homes = dict[str, tuple[dict[str, Any], str]]
 _HOLDERS = (Tensor, list, tuple, dict)
 
 
 def tensor_places(
-    model: nn.Module, kind: Literal["parameters", "buffers"]
+    model: nn.Module | Modules, kind: Literal["parameters", "buffers"]
 ) -> Iterator[tuple[str, Tensor]]:
     """All places of parameters or buffers: shared ones have several, shared modules one.
 
@@ -40,7 +42,24 @@ def tensor_places(
                 yield f"{prefix}{name}", tensor
 
 
-def aliases(model: nn.Module) -> Aliases:
+def tensor_homes(modules: Modules) -> Homes:
+    """Where parameters and buffers are kept, by their places.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> table, name = tensor_homes(named_modules(model))["bias"]
+        >>> table[name] is model.bias
+        True
+    """
+    return {
+        f"{prefix}{name}": (table, name)
+        for prefix, module in modules
+        for table in (module._parameters, module._buffers)
+        for name in table
+    }
+
+
+def aliases(model: nn.Module | Modules) -> Aliases:
     """Plain attributes that hold parameters of a model, alone or in lists, tuples and dicts.
 
     torch's own way of computing with other tensors does not know of them.
@@ -55,7 +74,7 @@ def aliases(model: nn.Module) -> Aliases:
         (module, key, value)
         for _, module in named_modules(model)
         for key, value in vars(module).items()
-        if key not in INTERNAL and isinstance(value, _HOLDERS)
+        if key not in INTERNAL and issubclass(type(value), _HOLDERS)
     ]
     own = {id(p) for _, p in tensor_places(model, "parameters")} if found else set[int]()
     return [
@@ -72,6 +91,7 @@ def call_with(
     kwargs: Mapping[str, Any] | None = None,
     *,
     also: Aliases,
+    homes: Homes | None = None,
 ) -> Any:
     """What a model gives with other tensors at some places.
 
@@ -81,17 +101,37 @@ def call_with(
         args: What it is called with.
         kwargs: What it is called with by name.
         also: Its `aliases`, which are to hold the same.
+        homes: Its `tensor_homes`, if these are known, for speed.
     """
     kept = [(vars(module), key, vars(module)[key]) for module, key in also]
     own = tensor_places(model, "parameters") if also else ()
     instead = {id(p): tensors[place] for place, p in own if place in tensors}
     for attributes, key, value in kept:
         attributes[key] = map_tensors(value, lambda t: instead.get(id(t), t))
+    call = partial(functional_call, tie_weights=False) if homes is None else partial(_call, homes)
     try:
-        return functional_call(model, dict(tensors), args, dict(kwargs or {}), tie_weights=False)
+        return call(model, dict(tensors), args, dict(kwargs or {}))
     finally:
         for attributes, key, value in kept:
             attributes[key] = value
+
+
+def _call(
+    homes: Homes,
+    model: nn.Module,
+    tensors: dict[str, Tensor],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """What `functional_call` does, without looking for the places by name."""
+    before = [(homes[place], homes[place][0][homes[place][1]]) for place in tensors]
+    try:
+        for ((table, name), _), tensor in zip(before, tensors.values(), strict=True):
+            table[name] = tensor
+        return model(*args, **kwargs)
+    finally:
+        for (table, name), tensor in before:
+            table[name] = tensor
 
 
 def run_with(model: nn.Module, tensors: Mapping[str, Tensor], function: Callable[[], Any]) -> Any:
@@ -121,8 +161,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)
-    for prefix, module in named_modules(model):
-        kind = type(module)
+    modules = named_modules(model)
+    for kind in {type(module) for _, module in modules}:
         if issubclass(kind, torch.jit.ScriptModule):
             raise ValueError(
                 f"model must not be scripted or traced by torch.jit, got {kind.__name__}"
@@ -131,11 +171,10 @@ def unwrapped(model: nn.Module) -> nn.Module:
             raise ValueError(
                 f"model must compute in floating point, got a quantised {kind.__name__}"
             )
-        for name, p in (*module._parameters.items(), *module._buffers.items()):
-            if p is not None and is_lazy(p):
-                raise ValueError(
-                    f"model must be initialised, and {prefix}{name} is not: call it once"
-                )
+    for prefix, module in modules:
+        tables: Any = module._parameters, module._buffers
+        for name in (name for own in tables for name, p in own.items() if is_lazy(p)):
+            raise ValueError(f"model must be initialised, and {prefix}{name} is not: call it once")
     return model
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vademecum.gradients._layer_rules.products import Out, put, total
+from vademecum.gradients._layer_rules.products import Out, put_total
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
@@ -60,6 +60,6 @@ def _scale_and_shift(
     hat: Callable[[], Tensor], b: Tensor, out: Out, over: list[int], *, add: bool
 ) -> None:
     if "weight" in out:
-        put(out["weight"], total(hat() * b, over).movedim(0, 1), add=add)
+        put_total(out["weight"], hat() * b, over, add=add)
     if "bias" in out:
-        put(out["bias"], total(b, over).movedim(0, 1), add=add)
+        put_total(out["bias"], b, over, add=add)

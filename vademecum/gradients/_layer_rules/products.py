@@ -10,8 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Out", "copy", "embedding", "linear", "put", "tokens_of", "total", "transposed"]
+__all__ = [
+    "Out", "copy", "embedding", "linear", "put", "put_total", "tokens_of", "transposed",
+]  # fmt: skip
 
+_ONE_BY_ONE = {"cpu"}  # devices where products for several backward passes go best one by one
 Out = dict[str, Tensor]
 """Where gradients go: tensors `(n, g, *shape)` by the layer's own names of its parameters."""
 
@@ -24,40 +27,48 @@ def put(out: Tensor, value: Tensor, *, add: bool) -> None:
         out.copy_(value)
 
 
-def total(x: Tensor, over: list[int]) -> Tensor:
-    """The sum over some axes; to torch, no axes are all axes."""
-    return x.sum(over) if over else x
+def put_total(out: Tensor, x: Tensor, over: list[int], *, add: bool) -> None:
+    """Write, or add, the sums of what is (g, n, ...) over some of the further axes."""
+    x = x.transpose(0, 1)
+    if over and not add:
+        torch.sum(x, over, dtype=out.dtype, out=out)
+    else:  # to torch, no axes are all axes
+        put(out, x.sum(over) if over else x, add=add)
 
 
 def linear(layer: Any, a: Tensor, b: Tensor, out: Out, *, add: bool) -> None:
     """The gradients for z = W a + c."""
     if "bias" in out:
-        put(out["bias"], total(b, list(range(2, b.ndim - 1))).movedim(0, 1), add=add)
+        put_total(out["bias"], b, list(range(2, b.ndim - 1)), add=add)
     if "weight" in out:
-        _outer(out["weight"], b, a[None], add=add)
+        _outer(out["weight"], a, b, left=False, add=add)
 
 
 def transposed(layer: Any, a: Tensor, b: Tensor, out: Out, *, add: bool) -> None:
     """The gradients for z = W^T a + c."""
     if "bias" in out:
-        put(out["bias"], total(b, list(range(2, b.ndim - 1))).movedim(0, 1), add=add)
+        put_total(out["bias"], b, list(range(2, b.ndim - 1)), add=add)
     if "weight" in out:
-        _outer(out["weight"], a[None], b, add=add)
+        _outer(out["weight"], a, b, left=True, add=add)
 
 
-def _outer(out: Tensor, left: Tensor, right: Tensor, *, add: bool) -> None:
-    """The sums over t of outer products; one of the sides is the same for all backward passes."""
-    left, right = left.to(out.dtype), right.to(out.dtype)
-    if left.ndim == 3:  # a single t
-        columns, rows = left.movedim(0, 1)[..., None], right.movedim(0, 1)[..., None, :]
+def _outer(out: Tensor, a: Tensor, b: Tensor, *, left: bool, add: bool) -> None:
+    """The sums over t of outer products of `b` (g, n, ...) with `a` (n, ...), or with it `left`."""
+    a, b = a.to(out.dtype), b.to(out.dtype)
+    if a.ndim == 2:  # a single t
+        one, other = (a[:, None], b.transpose(0, 1)) if left else (b.transpose(0, 1), a[:, None])
         if add:
-            out.addcmul_(columns, rows)
+            out.addcmul_(one[..., None], other[..., None, :])
         else:
-            torch.mul(columns, rows, out=out)
+            torch.mul(one[..., None], other[..., None, :], out=out)
         return
-    left, right = left.flatten(2, -2).mT, right.flatten(2, -2)
-    for i in range(out.shape[1]):
-        out[:, i].baddbmm_(left[i % len(left)], right[i % len(right)], beta=int(add))
+    a, b = a.flatten(1, -2), b.flatten(2, -2)
+    if len(b) > 1 and out.device.type not in _ONE_BY_ONE:
+        put(out, (a.mT @ b if left else b.mT @ a).transpose(0, 1), add=add)
+        return
+    for i, each in enumerate(b):
+        one, other = (a, each) if left else (each, a)
+        out[:, i].baddbmm_(one.mT, other, beta=int(add))
 
 
 def embedding(layer: Any, a: Tensor, b: Tensor, out: Out, *, add: bool) -> None:

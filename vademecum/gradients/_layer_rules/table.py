@@ -58,7 +58,7 @@ def rule_for(module: nn.Module) -> Rule | None:
     rule = _RULES.get(type(module)) or _foreign(type(module))
     if rule is _CONVOLUTION and getattr(module, "padding_mode", None) != "zeros":
         return None
-    own = {name for name, _ in module.named_parameters(recurse=False)}
+    own = {name for name, p in module._parameters.items() if p is not None}
     return rule if own <= {"weight", "bias"} and "forward" not in vars(module) else None
 
 

@@ -1,0 +1,111 @@
+"""Forward passes over portions of the examples, compared with a pass of few.
+
+Some code depends on the batch only if it is large, or has a certain example in it. So in every
+portion of the examples, rows of the full pass are compared with those of a pass of few examples:
+outputs, and inputs of the layers.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+from vademecum.gradients._footprints import Footprint, dtypes_of, footprint, moves
+from vademecum.gradients._independent_rows import Plan, copies_fail, doubted, is_apart
+from vademecum.gradients._recorded_pass import Pass, covered, run
+from vademecum.gradients.network_function import Functional
+from vademecum.models import Moves, differentiable_output, map_tensors
+
+__all__ = ["record"]
+
+Comparison = Callable[[Footprint], tuple[Moves, Moves]]
+
+
+def record(
+    f: Functional, plan: Plan, x: Any, here: slice
+) -> tuple[Pass, Callable[[], bool]] | None:
+    """A forward pass with all that the layers' rules need, or None if they do not cover it.
+
+    With it comes a question to ask when all that a GPU has to do is under way: whether the layers
+    have the inputs that they have in a pass of few, or else each example must go by itself. It
+    raises an error if an example has another output there.
+    """
+    n = here.stop - here.start
+    if not plan.covered or n <= plan.shared:
+        return None
+    rows, few = plan.rows, plan.few
+    if not any(here.start <= row < here.stop for row in rows):
+        rows = [here.start, here.stop - 1][1 - plan.shared :]
+        few = _few(f, plan, x, rows, graph=plan.graph)
+    found = _compared(f, plan, x, here, rows, few)
+    if found is None and plan.copies:  # which then are no copies
+        plan = copies_fail(f, plan)
+        found = _compared(f, plan, x, here, rows, few)
+    if found is None:
+        return doubted(f, plan, x)
+    done, compare = found
+    return done, partial(_same, f, plan, x, here, rows, compare, few)
+
+
+def _same(
+    f: Functional,
+    plan: Plan,
+    x: Any,
+    here: slice,
+    rows: list[int],
+    compare: Comparison,
+    few: Footprint,
+) -> bool:
+    """Whether the layers have the inputs that they have in a pass of few."""
+    outputs, inputs = compare(few)
+    if Moves.none(outputs, inputs):
+        return True
+    if not plan.graph:  # a model may compute in another way where there is none
+        few = _few(f, plan, x, rows, graph=True)
+        outputs, inputs = compare(few)
+    if plan.copies and (outputs.largest or inputs.largest):  # which may be to blame
+        again = _compared(f, copies_fail(f, plan), x, here, rows, few)
+        if again is None:
+            doubted(f, plan, x)
+        else:
+            again[1](few)[0].insist_on_none()
+        return False
+    outputs.insist_on_none()
+    return not inputs.largest
+
+
+def _compared(
+    f: Functional, plan: Plan, x: Any, here: slice, rows: list[int], few: Footprint
+) -> tuple[Pass, Comparison] | None:
+    """A forward pass, and how its outputs and layers' inputs differ from those of few."""
+    n, shared = here.stop - here.start, plan.shared and not plan.copies
+    all_ = run(f, plan.layers, map_tensors(x, itemgetter(here)), shared=shared, copies=plan.copies)
+    output = differentiable_output(all_.output, n)
+    known = {row: i for i, row in enumerate(rows) if here.start <= row < here.stop}
+    first, last = min(known), max(known)
+    these, there = _ends(first - here.start, last - here.start), _ends(known[first], known[last])
+    done = covered(all_)
+    if done is None or not is_apart(f, done, last - here.start):
+        return None
+    mark = footprint(all_, {z.node for z in done.edges})
+    # A model may go another way, and some length may by chance be that of n.
+    odd = plan.by_hand and few.uses != plan.uses
+    if odd or mark.uses != (plan.uses if shared else []) or mark.calls != few.calls:
+        return None
+
+    def compare(few: Footprint) -> tuple[Moves, Moves]:
+        outputs = Moves([(output[these], few.output[there])], dtypes_of(f))
+        return outputs, moves(f, mark, these, few, there)
+
+    return done, compare
+
+
+def _few(f: Functional, plan: Plan, x: Any, rows: list[int], *, graph: bool) -> Footprint:
+    """What a pass of few examples leaves."""
+    few = map_tensors(x, itemgetter(rows))
+    return footprint(run(f, plan.layers, few, shared=plan.by_hand, graph=graph))
+
+
+def _ends(first: int, last: int) -> slice:
+    """Two rows, or one, as a view."""
+    return slice(first, last + 1, max(last - first, 1))
