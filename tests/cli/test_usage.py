@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from textwrap import dedent
 from typing import get_args
@@ -115,3 +116,16 @@ def test_words_known_without_torch_are_those_of_the_claims() -> None:
 )
 def test_patterns(pattern: str, number: int, toy) -> None:
     assert len(choose(pattern)) == number
+
+
+def test_a_warning_is_one_line_without_a_place_in_the_sources(monkeypatch, capsys) -> None:
+    def warned(**_: object) -> int:
+        message = UserWarning("step-00000004 is damaged:\n  it is empty")
+        print(warnings.formatwarning(message, UserWarning, "somewhere.py", 3), end="")
+        return 0
+
+    monkeypatch.setitem(COMMANDS, "doctor", warned)
+    before = warnings.formatwarning
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out == "vade: step-00000004 is damaged: it is empty\n"
+    assert warnings.formatwarning is before

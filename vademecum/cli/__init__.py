@@ -26,6 +26,7 @@ from vademecum.cli.draw import draw, knobs_as_flags
 from vademecum.cli.examine import examine
 from vademecum.cli.ledger import claims, errata, show
 from vademecum.cli.machine import data, doctor
+from vademecum.cli.screen import plain_warnings
 from vademecum.cli.sheet import sheet
 from vademecum.cli.train import add_recipe_flags, train, training_words
 from vademecum.errors import UsageError
@@ -50,7 +51,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         words = _knobs_as_flags(argv)
         chosen = _parser(words).parse_args(words or ["--help"])
-        code = COMMANDS[chosen.command](**chosen[chosen.command].as_dict())
+        with plain_warnings():
+            code = COMMANDS[chosen.command](**chosen[chosen.command].as_dict())
         sys.stdout.flush()  # here, where a broken pipe is still ours to handle
         return code
     except SystemExit as ending:  # how argparse ends after --help and --version

@@ -2,10 +2,23 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["as_json", "field", "heading", "terminal", "table"]
+__all__ = ["as_json", "field", "heading", "plain_warnings", "terminal", "table"]
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Let warnings be one line each for a while, without the place in the sources they are from."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"vade: {' '.join(str(message).split())}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def terminal() -> bool:
