@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from vademecum.examine import examine
 from vademecum.examine._study import Study
+from vademecum.examine._task import aim_of
 
 X, Y = torch.randn(12, 4), torch.arange(12) % 3
 MODEL = nn.Linear(4, 3)
@@ -183,3 +184,30 @@ def test_bad_input_is_named(args, options, complaint, unchecked):
 def test_mappings_of_any_kind():
     batch = OrderedDict(input_ids=IDS, attention_mask=torch.ones(6, 7))
     assert examine(Tokens(), batch, sections=["anatomy"])["anatomy"].parameters == 45 + 54
+
+
+@pytest.mark.parametrize("which", ["data", "test"])
+def test_examples_that_a_network_writes_into_are_given_back(which):
+    x, y = torch.zeros(6, 2), torch.arange(6) % 2
+    study = Study(nn.Linear(2, 2), x, y, test=(x, y))
+    assert study.whole()
+    getattr(study, which).x.add_(1)
+    assert not study.whole()
+    assert study.whole()
+    assert not getattr(study, which).x.any()
+    assert not x.any()
+
+
+@pytest.mark.parametrize(("top", "task"), [(6, "sequence"), (7, None)])
+def test_scores_are_for_the_tokens_that_go_in_only_if_there_is_one_for_each(top, task):
+    ids = torch.tensor([[0, 1, top], [3, 2, 1]])
+    assert aim_of(torch.zeros(2, 3, 7), ids, None, task=None, loss=None).task == task
+
+
+@pytest.mark.parametrize(("length", "task"), [(1, None), (2, "sequence")])
+def test_two_tokens_are_the_shortest_sequence(length, task):
+    ids = torch.ones(3, length, dtype=torch.long)
+    found = aim_of(torch.zeros(3, length, 4), ids, None, task=None, loss=None)
+    assert found.task == task
+    if task is not None:
+        assert found.y.tolist() == [[1, -100]] * 3

@@ -35,6 +35,31 @@ def test_shares_and_checks():
     assert clock.spend(1.0).left() == 0.0
 
 
+def test_work_that_a_gpu_has_not_done_yet_is_waited_for(monkeypatch):
+    """Python goes on while a GPU works: a second for each example, which only a wait shows."""
+    time, begun = Time(), [0]
+
+    def wait():
+        time.now, begun[0] = time.now + begun[0], 0
+
+    def work(size: int) -> None:
+        begun[0] += size
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", wait)
+    assert Clock(1000.0, now=time).affordable(work, 2, 500, times=10) == 80
+    seen = []
+    for size in Clock(40.0, now=time).portions(10, 1000):
+        work(size)
+        seen.append(size)
+    assert seen == [10, 24]
+    seen = []
+    for size in Clock(40.0, now=time).stages((10, 20, 40)):
+        work(size)
+        seen.append(size)
+    assert seen == [10, 20]
+
+
 @pytest.mark.parametrize(
     ("seconds", "cost", "sizes"),
     [

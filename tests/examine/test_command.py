@@ -51,7 +51,7 @@ def seen(monkeypatch):
     """The command with a dossier in the place of the process."""
     found = (
         Measurement("accuracy", 0.4, (0.3, 0.5)), Measurement("masked", False),
-        Measurement("lost", float("nan")), Measurement("word", "deep"),
+        Measurement("median_radius", float("nan")), Measurement("masking_flags", "deep"),
     )  # fmt: skip
     sections = (
         Section("robustness", "measured", found, "It falls."),
@@ -83,10 +83,11 @@ def run(capsys, *words) -> tuple[int, str, str]:
         (["robustness.masked == 0"], 0),
         (["kernel.alignment > 0"], 2),
         (["curvature.trace > 0"], 2),
+        (["robustness.certified_accuracy > 0"], 2),
         (["robustness.radius > 0"], 2),
-        (["robustness.lost > 0"], 2),
-        (["robustness.lost <= 0"], 2),
-        (["robustness.word > 0"], 2),
+        (["robustness.median_radius > 0"], 2),
+        (["robustness.median_radius <= 0"], 2),
+        (["robustness.masking_flags > 0"], 2),
         (["kernel.alignment > 0", "robustness.accuracy >= 0.5"], 1),
     ],
 )
@@ -116,6 +117,7 @@ def test_options_reach_the_question(capsys, seen, file, tmp_path):
         (["{}:net", "--data", "digits", "--budget", "0"], "--budget must be positive, got 0"),
         (["{}:net", "--data", "digits", "--require", "accuracy > 1"], "--require must be as"),
         (["{}:net", "--data", "digits", "--require", "a.b >= c"], "--require must be as"),
+        (["{}:net", "--data", "digits", "--require", "kernel.rank >= nan"], "--require must be as"),
         (["{}:net", "--data", "digits", "--checkpoint", "w.pt"], "safetensors"),
         (["a.json"], "two dossiers are needed"),
         (["a.json", "b.json"], "there is no file a.json"),
@@ -128,6 +130,24 @@ def test_wrong_usage_is_named_and_nothing_is_written(capsys, file, tmp_path, mon
     assert code == 2
     assert complaint in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.py"]
+
+
+@pytest.mark.parametrize(
+    ("require", "complaint"),
+    [
+        ("robustnes.accuracy > 0", "there is no section 'robustnes'; nearest: robustness"),
+        ("robustness.acuracy > 0", "robustness measures no 'acuracy'; nearest: accuracy"),
+        ("robustness.gap > 0", "measures no 'gap'; there is generalisation.gap"),
+        ("signal.layers > 0", "signal is not among --sections"),
+    ],
+)
+def test_what_no_section_measures_is_refused_before_the_work(capsys, file, seen, require,
+                                                             complaint):  # fmt: skip
+    given = (f"{file}:net", "--data", "digits", "--sections", "kernel,robustness")
+    code, _, said = run(capsys, *given, "--require", require)
+    assert code == 2
+    assert complaint in said
+    assert not seen
 
 
 def test_two_dossiers_are_compared(capsys, tmp_path):

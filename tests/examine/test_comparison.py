@@ -10,7 +10,7 @@ from scipy import optimize, stats
 from torch import nn
 
 from vademecum.examine import Dossier, Measurement, Section, compare, examine
-from vademecum.examine.comparison import holm
+from vademecum.examine.comparison import _signs, holm
 
 SAME = {"examples_mark": "a", "seed": 1}
 
@@ -49,11 +49,12 @@ def test_paired_answers_are_mcnemars_exact_test():
     assert row.p == pytest.approx(stats.binomtest(12, 14).pvalue)
     assert row.interval is not None
     for end, side in zip(row.interval, (1, -1), strict=True):
-        assert spreads(12, 2, 50, end) == pytest.approx(side * stats.norm.ppf(0.975), rel=1e-4)
+        far = spreads(12, 2, 50, end, side)
+        assert far == pytest.approx(side * stats.norm.ppf(0.975), rel=1e-4)
 
 
-def spreads(more: int, less: int, n: int, d: float) -> float:
-    """How far what was seen is from a difference d, for the likeliest shares that differ so."""
+def spreads(more: int, less: int, n: int, d: float, side: int) -> float:
+    """How far what was seen, less one, is from a difference d, for the likeliest shares."""
 
     def unlikely(share: float) -> float:
         p = np.array([share + d, share, 1 - 2 * share - d])
@@ -62,14 +63,14 @@ def spreads(more: int, less: int, n: int, d: float) -> float:
     bounds = max(0.0, -d) + 1e-12, (1 - d) / 2 - 1e-12
     found: Any = optimize.minimize_scalar(unlikely, bounds=bounds, options={"xatol": 1e-10})
     share = found.x
-    return ((more - less) / n - d) / math.sqrt((2 * share + d - d * d) / n)
+    return ((more - less - side) / n - d) / math.sqrt((2 * share + d - d * d) / n)
 
 
 @pytest.mark.parametrize(
     ("more", "less", "n"), [(0.2, 0.2, 60), (0.1, 0.0, 100), (0.02, 0.12, 80), (0.01, 0.0, 300)]
 )
 def test_intervals_of_paired_answers_cover(more, less, n):
-    """About 95 % of them, also where one is never better: the share that differs is not known."""
+    """At least 95 % of them, also where one is never better: what share differs is not known."""
     draw, hits, times = np.random.default_rng(1), 0, 400
     for _ in range(times):
         kind = draw.choice(3, size=n, p=[more, less, 1 - more - less])
@@ -77,7 +78,25 @@ def test_intervals_of_paired_answers_cover(more, less, n):
         (row,) = compare(dossier(mean("accuracy", a)), dossier(mean("accuracy", b))).rows
         assert row.interval is not None
         hits += row.interval[0] <= more - less <= row.interval[1]
-    assert hits >= stats.binom.ppf(1e-4, times, 0.93)  # its coverage here is 0.93 at least
+    assert hits >= stats.binom.ppf(1e-4, times, 0.95)
+
+
+@pytest.mark.parametrize("n", [5, 14, 30])
+def test_intervals_of_paired_answers_cover_by_all_outcomes(n):
+    """The coverage itself, from the probabilities of all outcomes, for shares of all kinds."""
+    kinds = [(m, k) for m in range(n + 1) for k in range(n + 1 - m)]
+    pairs = (np.repeat([1.0, -1.0, 0.0], [m, k, n - m - k]) for m, k in kinds)
+    ends: Any = [_signs(0.0, each).interval for each in pairs]
+    low, high = np.array(ends).T
+    counts = np.array([(m, k, n - m - k) for m, k in kinds])
+    odds = np.random.default_rng(0).dirichlet([0.4, 0.4, 0.8], 60).tolist()
+    odds += [(p, 1 - p, 0.0) for p in (0.5, 0.7, 0.9)]
+    odds += [(p, 0.0, 1 - p) for p in (0.05, 0.3, 0.95)]
+    for p in odds:
+        chance = stats.multinomial.pmf(counts, n, np.array(p))
+        d = p[0] - p[1]
+        covered = chance[(low <= d + 1e-9) & (d - 1e-9 <= high)].sum()
+        assert covered >= 0.95, (p, covered)
 
 
 def test_large_numbers_are_paired_too():
@@ -94,10 +113,11 @@ def test_large_numbers_are_paired_too():
 
 
 def test_equal_answers_leave_room_for_a_difference():
-    """None of 50 differ: then up to z^2 / (n + z^2) may, by the score of one that does."""
+    """None of 50 differ: then a share d may, of which n d - 1 is z spreads of n d (1 - d)."""
     (row,) = compare(*(dossier(mean("accuracy", np.ones(50))) for _ in range(2))).rows
-    z = stats.norm.ppf(0.975) ** 2
-    assert row.interval == pytest.approx((-z / (50 + z), z / (50 + z)), rel=1e-6)
+    z, n = float(stats.norm.ppf(0.975)) ** 2, 50
+    most = max(np.roots([n * n + z * n, -(2 + z) * n, 1.0]))
+    assert row.interval == pytest.approx((-most, most), rel=1e-6)
     assert (row.p, row.verdict) == (1.0, "equal within error")
 
 
@@ -110,6 +130,19 @@ def test_errors_of_other_examples_add_up():
     assert row.interval == pytest.approx((1 - 1.96 * 0.5, 1 + 1.96 * 0.5), abs=1e-6)
     assert row.p == pytest.approx(2 * stats.norm.sf(2))
     assert row.verdict == "b is larger"
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "tested"),
+    [("sample", 9, True), ("arithmetic", 8, True), ("arithmetic", 9, False), ("spread", 8, False)],
+)
+def test_what_an_error_is_of_decides_what_is_tested(kind, n, tested):
+    """Here of the same examples, all of them or not; a spread is no error of a mean."""
+    one = Measurement("number", 1.0, 0.1, n=8, error_of=kind)
+    (row,) = compare(dossier(one), dossier(one._replace(value=2.0, n=n))).rows
+    assert (row.p is not None) is tested
+    (row,) = compare(dossier(one._replace(error_of="sample")), dossier(one)).rows
+    assert (row.p is not None) is (kind != "spread")
 
 
 def test_errors_of_arithmetic_say_nothing_of_other_examples():

@@ -74,7 +74,8 @@ def test_dossiers_keep_the_schema():
     rules = schema()
     assert not faults(document, rules, "dossier", rules)
     for spoil in (
-        lambda d: d.update(version=2),
+        lambda d: d.update(version=1),
+        lambda d: d["sections"][0]["measurements"][0].update(error_of="luck"),
         lambda d: d["sections"][0].update(status="well"),
         lambda d: d["sections"][0]["measurements"][0].update(error=[1.0]),
         lambda d: d["sections"][0].pop("claims"),

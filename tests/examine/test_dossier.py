@@ -67,8 +67,9 @@ def test_figures_are_within_or_named(tmp_path):
     [
         ("{", "text must be JSON"),
         ("[]", "text must be a dossier"),
-        ('{"format": "vademecum dossier", "version": 99}', "version 1, got 99"),
+        ('{"format": "vademecum dossier", "version": 99}', "version 2, got 99"),
         (DOSSIER.to_json().replace('"partly"', '"nearly"'), "status must be one of"),
+        (DOSSIER.to_json().replace('"sample"', '"luck"', 1), "error_of must be one of sample, "),
     ],
 )
 def test_what_is_no_dossier_is_refused(text, complaint):

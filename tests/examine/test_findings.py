@@ -36,6 +36,7 @@ OTHERS = {
         Measurement("alignment", 0.25 + v), Measurement("alignment_by_chance", 0.25, 1.0)),
     "guessing": lambda v: (
         Measurement("test_error", 0.5 + v), Measurement("test_error_of_constant", 0.5)),
+    "constant": lambda v: (Measurement("train_gain_over_constant", -v),),
     "relative gap": lambda v: (
         Measurement("gap", 2 * v), Measurement("train_squared_error", 2.0)),
     "masking": lambda v: (Measurement("masked", v > 0.5),),
@@ -137,3 +138,69 @@ def test_the_noise_of_targets_is_not_what_a_network_fails_to_learn(left, count):
     """A regression that has learned all but the noise has all of its residual beyond its reach."""
     numbers = Measurement("unlearnable_share", 0.9), Measurement("left_to_learn", left)
     assert len(findings((Section("kernel", "measured", numbers),))) == count
+
+
+def test_a_constant_is_beaten_beyond_the_error_and_on_fresh_examples():
+    def seen(*numbers: Measurement) -> int:
+        return len(findings((Section("generalisation", "measured", numbers),)))
+
+    assert seen(Measurement("train_gain_over_constant", 0.1, 0.051)) == 1
+    assert seen(Measurement("train_gain_over_constant", 0.1, 0.049)) == 0
+    train = Measurement("train_gain_over_constant", 0.5, 0.01)
+    assert seen(train, Measurement("test_gain_over_constant", 0.0, 0.01)) == 1
+    assert seen(train._replace(value=0.0), Measurement("test_gain_over_constant", 0.5, 0.01)) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "severity"),
+    [
+        ("dead", 0.75, 4.5 + 0.99 * (0.25 / 0.75)),
+        ("vanishing", -4.0, 4.0 + 0.99 * (1 / 4)),
+        ("vanishing", -math.inf, 4.0 + 0.99),
+        ("steep", 2.5e-4, 2.0 + 0.99 * 0.75),
+        ("gap", 1.0, 4.0 + 0.99 * 0.9),
+    ],
+)
+def test_severity_is_the_weight_and_how_far_it_is_beyond(name, number, severity):
+    """The distance from the threshold, of the larger of both: less than one step of weights."""
+    (rule,) = (rule for rule in RULES if rule.name == name)
+    found = rule.judge(made(rule, number))
+    assert found is not None
+    assert found.severity == pytest.approx(severity, abs=5e-4)
+
+
+def _one(name: str, value: float, error: float | tuple[float, float] | None = None) -> Measurement:
+    return Measurement(name, value, error)
+
+
+ENDS = [  # a rule, numbers that deserve it, and numbers whose errors speak against it
+    ("guessing", (_one("train_error", 0.1), _one("train_error_of_constant", 0.5),
+                  _one("test_error", 0.6), _one("test_error_of_constant", 0.5)),
+     (_one("train_error", 0.6), _one("train_error_of_constant", 0.5),
+      _one("test_error", 0.1), _one("test_error_of_constant", 0.5))),
+    ("relative gap", (_one("gap", 1.2, 0.05), _one("train_squared_error", 2.0)),
+     (_one("gap", 1.2, 0.2), _one("train_squared_error", 2.0))),
+    ("fragile", (_one("accuracy", 0.2, (0.1, 0.2)), _one("clean_accuracy", 0.5)),
+     (_one("accuracy", 0.2, (0.1, 0.3)), _one("clean_accuracy", 0.5))),
+    ("collapse", (Measurement("layers", ("a", "b")), _one("least_hidden_rank", 1.4, 0.01)),
+     (Measurement("layers", ("a", "b")), _one("least_hidden_rank", 1.4, 0.1))),
+    ("collapse", (Measurement("layers", ("a", "b")), _one("least_hidden_rank", 1.0),
+                  _one("last_score", 0.59), _one("chance", 0.5)),
+     (Measurement("layers", ("a", "b")), _one("least_hidden_rank", 1.0),
+      _one("last_score", 0.61), _one("chance", 0.5))),
+    ("collapse", (Measurement("layers", ("a", "b")), _one("least_hidden_rank", 1.0)),
+     (Measurement("layers", ("a",)), _one("least_hidden_rank", 1.0))),
+    ("forgotten", (_one("best_score", 0.9, (0.8, 0.95)), _one("last_score", 0.6, (0.5, 0.72))),
+     (_one("best_score", 0.9, (0.8, 0.95)), _one("last_score", 0.6, (0.5, 0.78)))),
+    ("unaligned", (_one("alignment", 0.45), _one("alignment_by_chance", 0.25, 0.11)),
+     (_one("alignment", 0.45), _one("alignment_by_chance", 0.25, 0.09))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "deserving", "control"), ENDS)
+def test_numbers_of_several_measurements_are_at_the_end_that_speaks_against(
+    name, deserving, control
+):
+    (rule,) = (rule for rule in RULES if rule.name == name)
+    assert rule.judge(Section(rule.section, "measured", deserving)) is not None
+    assert rule.judge(Section(rule.section, "measured", control)) is None

@@ -141,3 +141,76 @@ def test_without_targets_it_does_not_apply():
     section = found(nn.Linear(2, 3), torch.randn(9, 2))["generalisation"]
     assert section.status == "not applicable"
     assert "no targets" in section.reason
+
+
+class NextIsTheSame(nn.Module):
+    """Scores of tokens: the next one is this one, more so as `scale` is larger."""
+
+    def __init__(self, k: int, scale: float):
+        super().__init__()
+        self.k, self.scale = k, nn.Parameter(torch.tensor(scale))
+
+    def forward(self, ids):
+        score = torch.arange(self.k, 0, -1.0) / self.k  # without a scale always the first token
+        return score.expand(*ids.shape, self.k) + self.scale * nn.functional.one_hot(ids, self.k)
+
+
+CONSTANT = "It cannot be told from always giving the same answer, whatever the input."
+
+
+@pytest.mark.parametrize(("scale", "told"), [(0.0, 1), (5.0, 0)])
+def test_sequences_no_better_than_a_constant(scale, told):
+    """Tokens that mostly stay as they are: one network knows it, the other says the first token."""
+    draw = torch.Generator().manual_seed(3)
+    stay = torch.rand(30, 12, generator=draw) < 0.8
+    ids = torch.randint(5, (30, 12), generator=draw)
+    for t in range(1, 12):
+        ids[:, t] = torch.where(stay[:, t], ids[:, t - 1], ids[:, t])
+    y = torch.cat([ids[:, 1:], torch.full((30, 1), -100)], 1)
+    y[:10, 6:] = -100  # shorter ones
+    dossier = found(NextIsTheSame(5, scale), ids, y)
+    section = dossier["generalisation"]
+    shares = [(row[row >= 0] == k).double().mean() for k in range(5) for row in y]
+    hits = torch.stack(shares).reshape(5, 30)
+    best = hits[hits.mean(1).argmax()]
+    wrong = [1 - (a[:-1][b[:-1] >= 0] == b[b >= 0]).double().mean() if scale else 1 -
+             (b[b >= 0] == 0).double().mean() for a, b in zip(ids, y, strict=True)]  # fmt: skip
+    gain = (1 - best) - torch.stack(wrong)
+    told_gain = section["train_gain_over_constant"]
+    assert told_gain.value == pytest.approx(float(gain.mean()), abs=1e-12)
+    assert told_gain.error == pytest.approx(float(gain.std()) / 30**0.5, rel=1e-9)
+    assert [f.text for f in dossier.findings].count(CONSTANT) == told
+
+
+@pytest.mark.parametrize(("slope", "told"), [(0.0, 1), (1.0, 0)])
+def test_numbers_no_better_than_their_mean(slope, told):
+    x = torch.randn(50, 2)
+    y = x @ torch.tensor([[1.0, -1.0], [0.5, 2.0]]) + 3
+    model = nn.Linear(2, 2)
+    with torch.no_grad():
+        model.weight.copy_(slope * torch.tensor([[1.0, 0.5], [-1.0, 2.0]]))
+        model.bias.fill_(3.1)
+    dossier = found(model, x, y)
+    section, z = dossier["generalisation"], model(x).detach()
+    gain = (y - y.mean(0)).square().mean(1) - (y - z).square().mean(1)
+    assert section.train_gain_over_constant == pytest.approx(float(gain.mean()), rel=1e-5)
+    assert [f.text for f in dossier.findings].count(CONSTANT) == told
+
+
+def test_a_tenth_of_very_many_margins():
+    """Two million of them, of which torch's quantile or a minimum would tell something else."""
+    from vademecum.examine.sections._losses import Losses
+    from vademecum.examine.sections.generalisation import _margins
+
+    many = torch.arange(2_000_001.0).flip(0)
+    none = torch.zeros(0)
+    middle, tenth = _margins(Losses("error", "", none, many, none, False))
+    assert (middle.value, tenth.value) == (1_000_000.0, 200_000.0)  # pyright: ignore
+
+
+def test_the_best_constant_is_that_of_the_mean_over_sequences():
+    """Four zeros in one sequence, a one in each of two others: always one is right in two."""
+    from vademecum.examine.sections._losses import _always_one
+
+    classes, counts = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([4, 1, 1])
+    assert _always_one(classes, counts).tolist() == [1.0, 0.0, 0.0]

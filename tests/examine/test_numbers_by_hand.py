@@ -227,3 +227,19 @@ def test_bytes_of_mixed_tensors():
     section = measured("anatomy", model, torch.randn(6, 4).half(), None)
     assert section.model_bytes == 2 * (12 + 3 + 3 + 3 + 3 + 3) + 8  # and one whole number of 64 bit
     assert section.buffers == 7
+
+
+def test_directions_below_rounding_are_never_learned():
+    """In single precision an eigenvalue of 1e-8 of the largest is none, and no slow one."""
+    from vademecum.examine._study import Study
+    from vademecum.examine.sections.kernel import _Spectrum, _times
+
+    x, y = torch.eye(2), torch.tensor([[1.0], [1.0]])
+    model = nn.Linear(2, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    for small, steps in ((1e-8, math.inf), (1e-4, pytest.approx(math.log(50) / 2e-4, rel=1e-3))):
+        K = torch.tensor([[1.0, 0.0], [0.0, small]])[:, :, None, None]
+        items: Any = _times(Study(model, x, y), _Spectrum(K), x, y)
+        found = {m.name: m.value for m in items}
+        assert found["steps_to_a_tenth"] == steps
+        assert found["unlearnable_share"] == (0.5 if small < 1e-7 else 0.0)

@@ -1,5 +1,6 @@
 """`vade examine`: the dossier of a user's own network, or two dossiers side by side."""
 
+import math
 import operator
 import re
 import sys
@@ -60,7 +61,8 @@ def examine(
     start = time.monotonic()
     if other is not None or network.endswith(".json"):
         return _compare(network, other)
-    wanted = [_requirement(text) for text in require]
+    names = None if sections is None else tuple(word.strip() for word in sections.split(","))
+    wanted = [_requirement(text, names) for text in require]
     if data is None:
         raise UsageError("--data must be given: NAME, FILE.npz or FILE.py:LOADER")
     if not 0 < budget < float("inf"):
@@ -71,7 +73,6 @@ def examine(
     split_name("the network", network)
     from vademecum.examine._supervised import Question, supervised
 
-    names = None if sections is None else tuple(word.strip() for word in sections.split(","))
     weights = None if checkpoint is None else str(checkpoint)
     question = Question(network, data, test, weights, names, task, budget, seed)
     with Interrupts() as interrupts:
@@ -104,14 +105,23 @@ class _Requirement(NamedTuple):
     limit: float
 
 
-def _requirement(text: str) -> _Requirement:
+def _requirement(text: str, sections: tuple[str, ...] | None) -> _Requirement:
+    """What must hold, in words; what no section can measure is refused before the work."""
+    from vademecum.examine._names import unknown_name
+
     found = re.fullmatch(r"\s*(\w+)\.(\w+)\s*(>=|<=|==|>|<)\s*(\S+)\s*", text)
     try:
-        if found is not None:
-            return _Requirement(text, *found.groups()[:3], float(found[4]))  # pyright: ignore
+        limit = float(found[4]) if found is not None else math.nan
     except ValueError:
-        pass
-    raise UsageError(f"--require must be as 'robustness.accuracy >= 0.5', got {text!r}")
+        limit = math.nan
+    if found is None or math.isnan(limit):
+        raise UsageError(f"--require must be as 'robustness.accuracy >= 0.5', got {text!r}")
+    section, name, relation = found.group(1, 2, 3)
+    if wrong := unknown_name(section, name):
+        raise UsageError(f"--require {text!r}: {wrong}")
+    if sections is not None and section not in sections:
+        raise UsageError(f"--require {text!r}: {section} is not among --sections")
+    return _Requirement(text, section, name, relation, limit)
 
 
 def _judged(requirement: _Requirement, dossier: "Dossier") -> int:

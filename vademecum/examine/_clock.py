@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 __all__ = ["Clock", "OutOfTime"]
@@ -79,11 +80,11 @@ class Clock:
         """
         size = min(first, last)
         while True:
-            start = self._now()
+            start = self._settled()
             yield size
             if size >= last:
                 return
-            took = max(self._now() - start, 1e-6)
+            took = max(self._settled() - start, 1e-6)
             factor = (_SAFE * max(self.left(), 0.0) / took) ** (1 / power)
             if factor < min(_WORTH, last / size):
                 self.cut = f"{size} of {last} {what}"
@@ -91,9 +92,15 @@ class Clock:
             size = min(last, int(size * min(factor, last)))
 
     def _timed(self, work: Callable[[int], Any], size: int) -> float:
-        start = self._now()
+        start = self._settled()
         work(size)
-        return max(self._now() - start, 1e-6)
+        return max(self._settled() - start, 1e-6)
+
+    def _settled(self) -> float:
+        """The time when all that was begun is done: a GPU works on while Python goes on."""
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return self._now()
 
     def stages(self, sizes: Sequence[int], *, what: str = "iterations") -> Iterator[int]:
         """Sizes of a fixed sequence, while there seems to be time for the next one.
@@ -105,9 +112,9 @@ class Clock:
             what: What is counted, in words.
         """
         for i, size in enumerate(sizes):
-            start = self._now()
+            start = self._settled()
             yield size
-            took = self._now() - start
+            took = self._settled() - start
             if i + 1 < len(sizes) and took * sizes[i + 1] / size > _SAFE * self.left():
                 self.cut = f"{size} of {sizes[-1]} {what}"
                 return

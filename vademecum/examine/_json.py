@@ -10,14 +10,14 @@ import math
 from pathlib import Path
 from typing import Any
 
-from vademecum.examine.dossier import STATUSES, Dossier, Finding, Measurement, Section
+from vademecum.examine.dossier import ERRORS_OF, STATUSES, Dossier, Finding, Measurement, Section
 
 __all__ = [
     "VERSION", "as_finding", "as_measurement", "as_section", "finding_as_json",
     "measurement_as_json", "read", "section_as_json", "written",
 ]  # fmt: skip
 
-VERSION = 1
+VERSION = 2
 """Of the format."""
 _NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
@@ -105,6 +105,9 @@ def as_measurement(entry: dict[str, Any]) -> Measurement:
     as_tuple = {list: tuple}.get(type(value), lambda v: v)
     error = tuple(error) if isinstance(error, list) else error
     each = tuple(_rich(entry["each"]))
+    if entry["error_of"] not in ERRORS_OF:
+        given = entry["error_of"]
+        raise ValueError(f"error_of must be one of {', '.join(ERRORS_OF)}, got {given!r}")
     return Measurement(**{**entry, "value": as_tuple(value), "error": error, "each": each})
 
 

@@ -12,8 +12,9 @@ $\sum_b w_b (\bar p_b - \bar c_b)^2$ has about the law of $a$ times a chi-square
 degrees of freedom and noncentrality $\mathrm{CE}^2 / a$, for
 $a = \sum_b (w_b v_b)^2 / \sum_b w_b v_b$ and $\nu = (\sum_b w_b v_b)^2 / \sum_b (w_b v_b)^2$ (the
 same mean and, where $w_b v_b$ are alike, the same law); the interval of 95 % holds all
-$\mathrm{CE}$ under which what was seen is in neither tail of 2.5 %. Binning can only make the error
-smaller: what is estimated is that of the bins.
+$\mathrm{CE}$ under which what was seen is in neither tail of 2 %: half a percent on each side is
+for the law, which is not quite that, and for $v_b$, which are estimates. Binning can only make the
+error smaller: what is estimated is that of the bins.
 
 Brier's score of being right splits into reliability, resolution, uncertainty and two terms within
 bins (Stephenson, Coelho, Jolliffe, Two extra components in the Brier score decomposition, Weather
@@ -41,6 +42,8 @@ __all__ = ["BestTemperature", "Bins", "BrierParts", "best_temperature", "binned"
 
 _NEARLY_NORMAL = 1e6  # is a chi-square number from here: an end of its interval is off by 0.1 % of
 # the interval, and SciPy's search takes long
+_TAIL = 0.02  # of the law on each side. Observed coverage in 4,000 samples each, for 30 to
+# 2,000 examples and errors from 0 to 0.3: 0.9505 at least; with 0.025 it was 0.935 at least
 _WIDEST = 1e12  # inverse temperatures that are searched, up to this and down to its inverse
 
 
@@ -88,7 +91,7 @@ class Bins(NamedTuple):
         total = float(noise.sum())
         size = float(noise.square().sum()) / total
         seen, freedom = (square + total) / size, total / size
-        low, high = (size * _noncentrality(seen, freedom, q) for q in (0.975, 0.025))
+        low, high = (size * _noncentrality(seen, freedom, q) for q in (1 - _TAIL, _TAIL))
         return math.sqrt(square), math.sqrt(low), math.sqrt(high)
 
 

@@ -95,9 +95,8 @@ class Study:
             y=aim_of(look.z, fresh.x, fresh.y, task=task, loss=loss).y
         )
         self.loss_output = self._checked(look, output)
-        self.data = self._given.copied()
-        self.test = None if self._fresh is None else self._fresh.copied()
-        self._mark = fingerprint(self.data.x, None)
+        self.data, self.test = self._given.copied(), self._fresh and self._fresh.copied()
+        self._marks = self._seen()
         self._cache: dict[str, Any] = {}
         draw = torch.Generator().manual_seed(named_seed(seed, "order"))
         self.order = torch.randperm(given.n or 1, generator=draw)
@@ -201,18 +200,19 @@ class Study:
 
     def whole(self) -> bool:
         """Whether the data are as they were; if not, they are made so."""
-        same = bool(fingerprint(self.data.x, None) == self._mark)
+        same = self._seen() == self._marks
         if not same:
-            self.data = self._given.copied()
+            self.data, self.test = self._given.copied(), self._fresh and self._fresh.copied()
         return same
+
+    def _seen(self) -> list[int]:
+        return [int(fingerprint(d.x, None)) for d in (self.data, self.test) if d is not None]
 
     def mark(self) -> str:
         """What two examinations have in common that saw the same examples in the same order."""
         data = [self.data, *([] if self.test is None else [self.test])]
         found = [fingerprint(d.x, (d.y, torch.arange(d.n or 1, device=self.device))) for d in data]
         return "-".join(f"{int(each) % 2**64:016x}" for each in found)
-
-    # how it begins
 
     def _passed(self, data: Data) -> Any:
         with torch.no_grad(), evaluation(self.model, fused=True):

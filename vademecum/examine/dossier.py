@@ -13,12 +13,19 @@ from typing import Any, Literal, NamedTuple
 
 from vademecum.results import one_line
 
-__all__ = ["STATUSES", "Dossier", "Finding", "Measurement", "Section", "Status"]
+__all__ = [
+    "ERRORS_OF", "STATUSES", "Dossier", "ErrorOf", "Finding", "Measurement", "Section", "Status",
+]  # fmt: skip
 
 Status = Literal["measured", "partly", "not applicable", "failed", "out of time"]
 """How far a section came."""
 STATUSES = ("measured", "partly", "not applicable", "failed", "out of time")
 """All that a section can have come to."""
+
+ErrorOf = Literal["sample", "arithmetic", "spread"]
+"""What an error is of."""
+ERRORS_OF = ("sample", "arithmetic", "spread")
+"""All that an error can be of."""
 
 Value = bool | int | float | str | tuple[float, ...] | tuple[str, ...]
 """What a measurement may be: a number, a word, or a list of either."""
@@ -48,6 +55,10 @@ class Measurement(NamedTuple):
     """How it was found, in a few words: what the error means, and what n counts."""
     each: tuple[float, ...] = ()
     """What each example adds to a value that is their mean, for comparisons; may be empty."""
+    error_of: ErrorOf = "sample"
+    """What the error is of: "sample", since other examples would give another value;
+    "arithmetic", of residuals, rounding or random probes for the examples that were taken;
+    "spread", that of what was averaged, which is no error of the value."""
 
     def __repr__(self) -> str:
         return f"{self.name} = {self.words()}"

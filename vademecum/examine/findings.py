@@ -116,6 +116,14 @@ def _over_guessing(section: Section) -> float | None:
     return None
 
 
+def _over_constant(section: Section) -> float | None:
+    """By how much its errors may exceed a constant's, paired, on fresh examples if any."""
+    for which in ("test", "train"):
+        if f"{which}_gain_over_constant" in section:
+            return -_end(section[f"{which}_gain_over_constant"], -1)
+    return None
+
+
 def _gap(section: Section) -> float | None:
     """By how much more often it certainly errs on new examples."""
     return _end(section["gap"], -1) if "gap" in section and "test_error" in section else None
@@ -197,6 +205,9 @@ RULES = (
          "Augment with shifts, pool before striding, or take convolutions."),
     Rule("guessing", "generalisation", _over_guessing, True, 0, 5.0,
          "It cannot be told from always giving the most frequent class.",
+         "Check targets, preprocessing and learning rate before anything else."),
+    Rule("constant", "generalisation", _over_constant, True, 0, 5.0,
+         "It cannot be told from always giving the same answer, whatever the input.",
          "Check targets, preprocessing and learning rate before anything else."),
     Rule("gap", "generalisation", _gap, True, 0.1, 4.0,
          "On new examples it is worse by at least {number:.2g} than on those it was given.",

@@ -27,6 +27,8 @@ class Losses(NamedTuple):
     whole: bool
     """Whether each is 0 or 1, an answer for each example."""
     unit: str = ""
+    constant: Tensor | None = None
+    """What each costs if the best constant answer were always given, where this is known."""
 
     __repr__ = one_line
 
@@ -48,13 +50,14 @@ def example_losses(study: Study, which: str) -> Losses:
     none = torch.zeros(0, device=z.device)
     if task == "density":
         return Losses("loss", "minus the log-density", -z.double(), None, none, False, "nats")
-    each = (z - y.reshape(z.shape)).double().square().reshape(len(z), -1).mean(1)
-    return Losses("squared_error", "squared error", each, None, none, False)
+    y = y.reshape(z.shape).double()
+    each, best = ((t - y).square().reshape(len(z), -1).mean(1) for t in (z.double(), y.mean(0)))
+    return Losses("squared_error", "squared error", each, None, none, False, "", best)
 
 
 def _wrong(z: Tensor, y: Tensor) -> Losses:
     """Wrong answers, of sequences their share; and margins."""
-    each, margins, classes = [], [], []
+    each, margins, classes, counts = [], [], [], []
     rows = max(1, _PORTION // max(1, z[0].numel()))
     for i in range(0, len(y), rows):
         part = y[i : i + rows]
@@ -68,6 +71,20 @@ def _wrong(z: Tensor, y: Tensor) -> Losses:
         each.append((wrong.sum(1) / count.clamp(min=1))[count > 0])
         margins.append((found - best)[counted])
         classes.append(right[counted])
+        counts.append(count[count > 0])
     whole = y.ndim == 1
     words = "share of wrong answers" + ("" if whole else " of a sequence")
-    return Losses("error", words, torch.cat(each), torch.cat(margins), torch.cat(classes), whole)
+    found, answers = torch.cat(each), torch.cat(classes)
+    constant = _always_one(answers, torch.cat(counts))
+    return Losses("error", words, found, torch.cat(margins), answers, whole, "", constant)
+
+
+def _always_one(classes: Tensor, counts: Tensor) -> Tensor:
+    """The share of wrong answers in each sequence if one class, the best, were always given."""
+    place = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+    kinds, which = classes.unique(return_inverse=True)
+    shares = torch.zeros(len(kinds), dtype=torch.float64, device=counts.device)
+    shares.index_add_(0, which, 1 / counts.double()[place])
+    hits = torch.zeros(len(counts), dtype=torch.float64, device=counts.device)
+    hits.index_add_(0, place, (which == shares.argmax()).double())
+    return 1 - hits / counts

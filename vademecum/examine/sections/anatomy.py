@@ -101,7 +101,8 @@ def _checked(model: nn.Module, trace: ShapeTrace) -> Iterator[Item]:
     off = max((abs(row.multiply_adds - count) for row, count in known), default=0)
     total = sum(count for _, count in known)
     how = "of linear layers and convolutions; the error is the largest difference in a layer"
-    yield Measurement("multiply_adds_by_formula", total, float(off), "", len(known), how)
+    yield Measurement("multiply_adds_by_formula", total, float(off), "", len(known), how,
+                      error_of="arithmetic")  # fmt: skip
 
 
 def closed_form(module: nn.Module, row: CallRow) -> int | None:

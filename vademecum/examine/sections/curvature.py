@@ -49,6 +49,7 @@ _GRAPH = 6.0  # times the graph of a forward pass that a product holds at its pe
 _STAGES = (16, 64, 256, 1024)  # products for the largest eigenvalues
 _FLAT = 1e-4  # of the largest curvature: what counts as none. Most directions are so flat that a
 # coarser search for the smallest eigenvalue ends among them, wherever it begins
+_EXACT: Any = {"error_of": "arithmetic"}  # for the examples that were taken
 _MANY, _TOL, _PROBES, _STEPS, _VECTORS = 5, 1e-3, 4, 32, 64
 
 
@@ -77,7 +78,7 @@ def curvature(study: Study, clock: Clock) -> Iterator[Item]:
         "of the Hessian, or a little above it; the error is the residual",
         _first(low),
     )
-    yield Measurement("smallest_eigenvalue", value, error, "loss", m, how)
+    yield Measurement("smallest_eigenvalue", value, error, "loss", m, how, **_EXACT)
     with optional("the gradient noise scale"):
         some = study.take(_rows(study, m))
         noise = gradient_noise(study.model, *some, memory=study.room // 4, **knobs)
@@ -114,7 +115,7 @@ def _first_order(study: Study, x: Any, y: Any, m: int | None, knobs: Any) -> Ite
         found = critical_step(study.model, x, y, **knobs)
         yield Measurement("loss", found.loss, None, "", m, "mean over these examples")
         how = "step against the gradient after which the loss is back at its start"
-        yield Measurement("break_even_step", found.value, 1e-3 * found.value, "", m, how)
+        yield Measurement("break_even_step", found.value, 1e-3 * found.value, "", m, how, **_EXACT)
 
 
 def _held(study: Study) -> int:
@@ -163,12 +164,14 @@ def _first(found: Eigenpairs) -> tuple[float, float]:
 def _told(found: Eigenpairs, m: int | None) -> Iterator[Item]:
     top, residual = _first(found)
     how = f"of the Hessian, by {found.applications} products; the error is the residual"
-    yield Measurement("largest_eigenvalue", top, residual, "loss", m, how)
+    yield Measurement("largest_eigenvalue", top, residual, "loss", m, how, **_EXACT)
     yield Measurement("eigenvalues", tuple(found.values.tolist()), float(found.residuals.max()),
-                      "loss", m, "the largest; the error is the largest residual")  # fmt: skip
+                      "loss", m, "the largest; the error is the largest residual",
+                      **_EXACT)  # fmt: skip
     if top > 0:
         how = "2 over the largest eigenvalue, beyond which plain gradient descent diverges"
-        yield Measurement("critical_learning_rate", 2 / top, 2 * residual / top**2, "", m, how)
+        error = 2 * residual / top**2
+        yield Measurement("critical_learning_rate", 2 / top, error, "", m, how, **_EXACT)
 
 
 def _whole_spectrum(
@@ -184,17 +187,20 @@ def _whole_spectrum(
         if not total.exact:
             how = f"{total.applications} random vectors"
         error = 0.0 if total.exact else total.standard_error
-        yield Measurement("trace", total.value, error, "loss", m, f"of the Hessian, {how}")
+        how = f"of the Hessian, {how}"
+        yield Measurement("trace", total.value, error, "loss", m, how, **_EXACT)
     clock.check()
-    probes = max(1, min(_PROBES, _held(study) // _STEPS))
-    steps = min(_STEPS, H.shape[0], max(_held(study) - 2, 4))
+    held, most = _held(study), H.shape[0]
+    probes = max(min(_PROBES, held // _STEPS), min(2, most))
+    steps = min(_STEPS, most, max((held - 2) // probes, 4))
     density = spectral_density(H, probes=probes, steps=steps, symmetry_tol=math.inf,
                                generator=study.generator("density"))  # fmt: skip
     edge = density.resolution or 1e-6 * float(density.nodes.abs().max())
     below = (density.weights * (density.nodes < -edge)).sum(-1).double()
-    error = 0.0 if density.exact or probes < 2 else float(below.std() / probes**0.5)
+    error = 0.0 if density.exact else float(below.std() / probes**0.5)
     how = f"share of eigenvalues below {-edge:.3g}, which can be told from zero"
-    yield Measurement("negative_share", float(below.mean()), error, "", density.applications, how)
+    share, n = float(below.mean()), density.applications
+    yield Measurement("negative_share", share, error, "", n, how, **_EXACT)
     yield Drawing(lambda: _drawn(density))
 
 

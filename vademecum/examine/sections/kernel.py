@@ -100,7 +100,8 @@ class _Spectrum:
             f"of {self.n} examples with {rows} random combinations of {k} outputs"
         )  # fmt: skip
         top = float(self.values[0])
-        yield Measurement("largest_eigenvalue", top, self.rounding, "", self.n, f"rate, {of}")
+        yield Measurement("largest_eigenvalue", top, self.rounding, "", self.n, f"rate, {of}",
+                          error_of="arithmetic")  # fmt: skip
         yield Measurement("trace", float(self.values.sum()), None, "", self.n, of)
         yield Measurement("rank", self.rank, None, "", self.n, f"of {len(self.values)}, {of}")
         if top > 0:
@@ -154,7 +155,8 @@ def _aligned(study: Study, K: Tensor, y: Any, whole: bool) -> Iterator[Item]:
         yield Measurement("alignment", value, None, "", len(y), how)
         spread = float(by_chance.std())
         how = f"mean over {_SHUFFLES} random orders of the targets; the error is their spread"
-        yield Measurement("alignment_by_chance", float(by_chance.mean()), spread, "", len(y), how)
+        yield Measurement("alignment_by_chance", float(by_chance.mean()), spread, "", len(y), how,
+                          error_of="spread")  # fmt: skip
 
 
 def _times(study: Study, found: _Spectrum, x: Any, y: Any) -> Iterator[Item]:
@@ -240,7 +242,7 @@ def _laziness(study: Study, clock: Clock, choose: Any) -> Iterator[Item]:
             each = start - clock.left()
             middle, span = median(ratios), (min(ratios), max(ratios))
             how = "curvature of the first output over its squared slope: median and range"
-            yield Measurement("lazy_ratio", middle, span, "", len(ratios), how)
+            yield Measurement("lazy_ratio", middle, span, "", len(ratios), how, error_of="spread")
 
 
 def _total(z: Tensor, y: Any) -> Tensor:

@@ -219,6 +219,8 @@ def _lipschitz(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterato
 @torch.no_grad()
 def _pass_seconds(model: nn.Module, x: Tensor) -> float:
     model(x)
+    if x.is_cuda:
+        torch.cuda.synchronize(x.device)
     start = perf_counter()
     model(x)
     if x.is_cuda:
