@@ -6,8 +6,10 @@ import resource
 import signal
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -57,6 +59,43 @@ def test_nested_states_come_back_exactly():
     }
     document = json.loads(json.dumps(split(value, "", tensors.__setitem__)))
     assert repr(join(document, tensors)) == repr(value)
+
+
+def test_numbers_of_numpy_come_back_as_those_of_python():
+    value = [np.int64(3), np.float64(0.1), np.float32("inf"), np.bool_(True), np.str_("text")]
+    found = join(split(value, "", {}.__setitem__), {})
+    assert repr(found) == "[3, 0.1, inf, True, 'text']"
+
+
+def test_counters_and_conjugates_come_back():
+    tensors: dict[str, torch.Tensor] = {}
+    z = torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex128)
+    value = {"count": Counter({"a": 2, 3: 1}), "z": z.conj()}
+    found = join(split(value, "", tensors.__setitem__), tensors)
+    assert found["count"] == value["count"]
+    assert found["count"]["unknown"] == 0  # which a dict would not say
+    assert found["z"].equal(z.conj().resolve_conj())
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"$complex": "w"}, r"must be pairs of float64, got \(2,\)"),
+        ({"$tensor": "w", "other": 1}, r"the mark \$tensor has others beside it"),
+        ({"$tensor": "v"}, "the tensor 'v' is missing"),
+        ({"$float": "1"}, r"the mark \$float holds str"),
+        ({"$tuple": {}}, r"the mark \$tuple holds dict"),
+        ({"$pairs": [[1, 2, 3]]}, r"the mark \$pairs holds list"),
+    ],
+)
+def test_documents_of_others_are_refused(document, message):
+    with pytest.raises(ValueError, match=message):
+        join(document, {"w": torch.ones(2)})
+
+
+def test_keys_whose_names_are_the_same_are_refused():
+    with pytest.raises(ValueError, match="to be saved, got dict in state"):
+        split({1: torch.ones(1), "1": torch.zeros(1)}, "state", {}.__setitem__)
 
 
 def test_a_checkpoint_is_a_folder_of_safetensors_and_json(tmp_path):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.train.fitted import fitted, network, points, sgd, weights
 from vademecum.errors import UsageError
 from vademecum.train import Supervised
-from vademecum.train._guard import finite_norm
+from vademecum.train._guard import norm_of
 
 
 class Odd(Supervised):
@@ -101,6 +101,16 @@ def test_a_batch_that_is_not_finite_is_named_as_well():
     )
 
 
+def test_a_batch_of_complex_numbers_is_named_as_well():
+    class Waves(Supervised):
+        def losses(self, batch):
+            return {"model": self.model(batch["z"].abs()).square().mean()}
+
+    z = torch.full((8, 3), complex(1.0, math.nan))
+    with pytest.raises(UsageError, match=r"where batch\['z'\] is not finite either"):
+        fitted(Waves(network().model), {"y": torch.ones(8, dtype=torch.bool), "z": z})
+
+
 def test_gradients_that_are_large_but_finite_are_none_of_its_business():
     class Large(nn.Module):
         def __init__(self):
@@ -119,10 +129,10 @@ def test_gradients_that_are_large_but_finite_are_none_of_its_business():
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e25])
 def test_norms(scale):
     gradients = [scale * torch.tensor([3.0, 0.0]), scale * torch.tensor([[4.0], [12.0]])]
-    assert finite_norm(gradients) == pytest.approx(13 * scale)
-    assert finite_norm([torch.zeros(2)]) == 0
-    assert math.isnan(finite_norm([torch.tensor([1.0, math.nan])]))
-    assert math.isinf(finite_norm([torch.tensor([1.0, -math.inf])]))
+    assert norm_of(gradients) == pytest.approx(13 * scale)
+    assert norm_of([torch.zeros(2)]) == 0
+    assert math.isnan(norm_of([torch.tensor([1.0, math.nan])]))
+    assert math.isinf(norm_of([torch.tensor([1.0, -math.inf])]))
 
 
 def test_a_loss_that_reaches_no_parameter():

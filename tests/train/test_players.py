@@ -184,6 +184,11 @@ class Unknown(Game):
         (Game(True), sgd, "a loss for each player that has an optimizer, model, got a, b"),
         (Game(True), {}, "optimizer must have an entry for each player, model, got none"),
         (Adversarial(), {"generator": sgd}, "entry for each player, discriminator, generator, got"),
+        (
+            Adversarial(),
+            dict.fromkeys(("discriminator", "generator", "gan"), sgd),
+            "entry for each player, discriminator, generator, got discriminator, generator, gan",
+        ),
         (Game(True), lambda p: 3, "optimizer must be .* or a function of .* got int"),
         (Game(True), sgd(nn.Linear(1, 1).parameters()), "hold parameters of the objective, got an"),
         (nn.Linear(1, 1), sgd, r"objective must have a method losses\(batch\) .* got Linear"),
@@ -193,6 +198,31 @@ class Unknown(Game):
 def test_players_that_do_not_fit(objective, optimizer, message):
     with pytest.raises(ValueError, match=message):
         fitted(objective, torch.zeros(4, 1), optimizer=optimizer)
+
+
+class Some(Game):
+    """An objective that says whose its parameters are: those of b are nobody's."""
+
+    def losses(self, batch):
+        return {"a": (self.a.weight - self.b.weight).square().sum() / 2}
+
+    def players(self) -> dict[str, Any]:
+        return {"a": self.a.parameters()}
+
+
+def test_a_player_alone_moves_its_own_parameters_and_no_others():
+    game = Some(True)
+    fitted(game, torch.zeros(4, 1), optimizer=sgd, steps=1)
+    assert game.place == pytest.approx((1.1, 2.0))
+
+
+def test_a_player_must_have_parameters():
+    class Empty(Some):
+        def players(self) -> dict[str, Any]:
+            return {"a": self.a.parameters(), "b": []}
+
+    with pytest.raises(ValueError, match="the player 'b' must have parameters, got none"):
+        make_optimizers(Empty(True), sgd)
 
 
 def test_players_must_not_share_parameters():

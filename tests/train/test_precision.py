@@ -1,5 +1,7 @@
 """Narrow numbers, scaled losses, compiled losses and deterministic kernels."""
 
+import os
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 from tests.train.fitted import assert_same, fitted, network, points, weights
 from vademecum.errors import UsageError
 from vademecum.train import Supervised
+from vademecum.train._precision import PRECISIONS, compiled, exactly_repeatable, scaler_for
 
 
 class Seen(Supervised):
@@ -115,3 +118,48 @@ def test_deterministic_kernels_for_a_while():
     fitted(Asks(network().model), deterministic=True, steps=1)
     assert seen == [True]
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.fixture
+def as_before():
+    """Torch's switches, given back after a test."""
+    known = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    yield
+    torch.use_deterministic_algorithms(known[0])
+    torch.backends.cudnn.benchmark = known[1]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_switches_of_torch_are_given_back(before, as_before):
+    torch.backends.cudnn.benchmark = before
+    torch.use_deterministic_algorithms(before)
+    with exactly_repeatable(True):
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.backends.cudnn.benchmark
+    assert torch.backends.cudnn.benchmark is before
+    assert torch.are_deterministic_algorithms_enabled() is before
+    with exactly_repeatable(False):
+        assert torch.backends.cudnn.benchmark is before
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, ":4096:8"), (":16:8", ":16:8")])
+def test_a_workspace_of_cublas_is_set_unless_there_is_one(given, expected, monkeypatch, as_before):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is given back
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    if given is not None:
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", given)
+    with exactly_repeatable(True):
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == expected
+
+
+def test_losses_are_scaled_in_float16_alone():
+    enabled = {p: scaler_for(p, torch.device("cpu")).is_enabled() for p in PRECISIONS}
+    assert enabled == {"float32": False, "bfloat16": False, "float16": True}
+
+
+def test_losses_must_be_a_method():
+    class Named(nn.Linear):
+        losses = "none"
+
+    with pytest.raises(ValueError, match=r"must have a method losses\(batch\) .*, got Named"):
+        compiled(Named(1, 1), compile=False)

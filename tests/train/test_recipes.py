@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -164,6 +165,17 @@ def test_word_pairs_are_neighbours():
     assert {(found.words[a], found.words[b]) for a, b in found.train.tolist()} == expected
 
 
+def test_prose_windows_are_judged_by_the_last_tenth_of_the_text(monkeypatch):
+    rows = [f"{'#' if i % 2 else 'x'} {i:05} and so on".ljust(31) + "\n" for i in range(200)]
+    monkeypatch.setattr(_texts, "load", lambda *_, split: SimpleNamespace(text="".join(rows)))
+    for split, places in (("train", range(180)), ("test", range(180, 200))):
+        x, y = _texts.prose_windows(20, 32, split=split)
+        found = [int(bytes(row.tolist()).split()[1]) for row in x]
+        assert len(set(found)) == 20
+        assert (min(found), max(found)) == (places[0], places[-1])
+        assert y.tolist() == [i % 2 for i in found]
+
+
 def test_noise_words_follow_their_counts():
     model = _text_losses.Words(torch.tensor([16, 1, 0]), 4, power=0.5)
     with own_randomness(0):
@@ -180,6 +192,36 @@ def test_certified_loss_is_the_bound():
     risk = F.cross_entropy(network.model(x), y) / math.log(1e5)
     expected = pac_bayes_bound(risk.detach(), 0.0, 50, delta=0.1, kind="quadratic")
     assert found.item() == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_certificates_of_a_run_share_one_probability_to_fail(monkeypatch, tmp_path):
+    """The best of them counts; a run that goes on must not begin to count anew."""
+    spent, known = [], _image_losses.pac_bayes_certificate
+
+    def watched(*args, delta_mc, **options):
+        spent.append(delta_mc)
+        return known(*args, delta_mc=delta_mc, **options)
+
+    monkeypatch.setattr(_image_losses, "pac_bayes_certificate", watched)
+
+    def trained(**options: Any) -> None:
+        task = RECIPES["pac_bayes"](**QUICK["pac_bayes"], delta_mc=0.06)
+        fit(
+            task.objective,
+            task.data,
+            optimizer=torch.optim.Adam,
+            batch_size=128,
+            evaluate=task.evaluate,
+            evaluate_every=2,
+            score=task.score,
+            folder=tmp_path,
+            **options,
+        )
+
+    trained(steps=4)
+    trained(steps=5, resume=True, change=["steps"])
+    assert spent == pytest.approx([0.06 / 12, 0.06 / 30, 0.06 / 42])
+    assert sum(0.06 / ((t + 1) * (t + 2)) for t in range(10_000)) <= 0.06
 
 
 def test_clouds_lie_on_their_surfaces():

@@ -39,17 +39,21 @@ def run(
         note: Takes what was found in a step.
         keep: Keeps the run after a step if it is time, and says whether somebody asked for an end.
     """
+    ended = "finished"
     while not training.finished:
         if training.stopping is not None and training.stopping.stopped:
-            return "patience"
+            ended = "patience"
+            break
         found = take_step(training, next(batches), means)
         training.step += 1
         for look in looks:
             found |= look(training)
-        note(training, found)
+        means.late.then(partial(note, training), found)
         if keep(training):
-            return "signal"
-    return "finished"
+            ended = "signal"
+            break
+    means.late.settle()
+    return ended
 
 
 def take_step(training: Training, batches: Sequence[MicroBatch], means: Means) -> Found:

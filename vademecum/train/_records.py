@@ -93,13 +93,22 @@ class Records:
             self._notes.append(board.note)
 
     @contextmanager
-    def kept(self, every: float, signals: Signals) -> Iterator[Keeping]:
-        """What keeps the run after its steps; it is kept at the start and at the end as well."""
+    def kept(self, every: float, signals: Signals, settle: Callable[[], None]) -> Iterator[Keeping]:
+        """What keeps the run after its steps; it is kept at the start and at the end as well.
+
+        Args:
+            every: Seconds from one checkpoint to the next.
+            signals: What may ask for an end.
+            settle: Takes note of the last step, if that was put off, or refuses it.
+        """
         number("checkpoint_every", every, low=0)
         seconds = None if self.folder is None else every
-        keeping = Keeping(
-            self._training, self._writer, seconds, signals, self._ranks, self._journal.flush
-        )
+
+        def flush() -> None:
+            settle()
+            self._journal.flush()
+
+        keeping = Keeping(self._training, self._writer, seconds, signals, self._ranks, flush)
         keeping.save(self._training)
         yield keeping
         keeping.save(self._training)

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from vademecum.optimization import PolyakAveraging
 from vademecum.regularization import EarlyStopping
+from vademecum.train._late import may_wait
 
 __all__ = ["Training"]
 
@@ -60,6 +61,11 @@ class Training:
         moved = [p for o in self.optimizers.values() for g in o.param_groups for p in g["params"]]
         everything = {id(p) for p in self.objective.parameters()}
         return len(self.optimizers) == 1 and everything <= {id(p) for p in moved}
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether the numbers of a step can be read when the next one is under way."""
+        return may_wait(self.objective, self.optimizers, scaled=self.scaler.is_enabled())
 
     @property
     def epoch(self) -> int:

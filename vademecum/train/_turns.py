@@ -13,17 +13,17 @@ all of whose parameters are frozen rests.
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
-from torch.nn.utils import clip_grads_with_norm_
 from torch.optim import Optimizer
 
 from vademecum.arguments import number
-from vademecum.train._guard import finite_norm, refuse, total_norm
+from vademecum.train._guard import each_norm, norm_of, refuse
+from vademecum.train._late import Late
 from vademecum.train._losses import share
 from vademecum.train._order import Part
 from vademecum.train._ranks import Ranks
@@ -34,6 +34,7 @@ __all__ = ["Means", "MicroBatch", "Turn"]
 
 MicroBatch = tuple[Part, Any]
 _UNSCALED = GradScaler("cpu", enabled=False)
+_TINY = 1e-6  # is added to a norm that gradients are divided by, as in torch's clip_grad_norm_
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Means:
         clip: The largest norm of a gradient, or None.
         ranks: The processes.
         sharing: How they share weights and gradients.
+        late: What the last step has found, where a GPU may still be computing it.
     """
 
     losses: Callable[[Any], Any]
@@ -53,6 +55,7 @@ class Means:
     clip: float | None
     ranks: Ranks
     sharing: Sharing
+    late: Late = field(default_factory=Late)
 
     def __post_init__(self) -> None:
         if self.clip is not None:
@@ -86,22 +89,51 @@ class Turn:
 
     def end(self, batches: Sequence[MicroBatch]) -> dict[str, float]:
         """Step along the gradient of all that was added, if it is finite."""
+        self.means.late.settle()  # or a step in vain might be followed by another
+        rate = float(self.optimizer.param_groups[0]["lr"])
+        loss, norm = self._step_late(batches) if self._waits else self._step(batches)
+        if after := getattr(type(self.training.objective), "after_step", None):
+            after(self.training.objective, self.player)
+        return {"loss": loss, "norm": norm, "rate": rate}
+
+    @property
+    def _waits(self) -> bool:
+        return self.training.waits and any(p.grad is not None for p in self.free)
+
+    def _step(self, batches: Sequence[MicroBatch]) -> tuple[float, float]:
+        """Look at loss and norm, then step."""
         scaler = self.training.scaler if self.free else _UNSCALED
         scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in self.free if p.grad is not None]
-        norm, loss, size = self._measured(gradients, batches[0][0].whole)
-        rate = float(self.optimizer.param_groups[0]["lr"])
-        safe = math.isfinite(loss) and math.isfinite(size)
+        value = self._mean(gradients, batches[0][0].whole)
+        norm, loss = norm_of(gradients), value.item()  # in this order a GPU is waited for once
+        safe = math.isfinite(loss) and math.isfinite(norm)
         if not safe and not self._only_scaled_too_much(loss):
-            refuse(self.training, self.player, loss, batches)
-        if self.means.clip is not None and safe:
-            clip_grads_with_norm_(self.free, self.means.clip, norm)
+            refuse(self.training, self.player, loss, batches, step=self.training.step + 1)
+        if self.means.clip is not None and safe and norm + _TINY > self.means.clip:
+            torch._foreach_mul_(gradients, self.means.clip / (norm + _TINY))
         scaler.step(self.optimizer)
         if safe:  # else the scaler has left it out
             self.training.schedules[self.player].step()
-        if after := getattr(type(self.training.objective), "after_step", None):
-            after(self.training.objective, self.player)
-        return {"loss": loss, "norm": size, "rate": rate}
+        return loss, norm
+
+    def _step_late(self, batches: Sequence[MicroBatch]) -> tuple[float, float]:
+        """Step behind a flag on the device; loss and norm are not known yet."""
+        moving = [p for p in self.free if p.grad is not None]
+        gradients = [p.grad for p in moving if p.grad is not None]
+        loss, norms = self._mean(gradients, batches[0][0].whole), each_norm(gradients)
+        norm, step = torch.linalg.vector_norm(norms), self.training.step + 1
+
+        def explain(loss: float) -> None:
+            each = dict(zip(moving, norms.tolist(), strict=True))
+            refuse(self.training, self.player, loss, batches, step=step, norms=each)
+
+        if self.means.clip is not None:
+            factor = (self.means.clip / (norm + _TINY)).clamp(max=1.0)
+            torch._foreach_mul_(gradients, factor.to(torch.float32))
+        self.means.late.step(self.optimizer, loss, norm, explain)
+        self.training.schedules[self.player].step()
+        return math.nan, math.nan
 
     def _differentiate(self, value: Tensor, *, last: bool, shared: bool) -> None:
         if not value.requires_grad:
@@ -115,8 +147,8 @@ class Turn:
         else:  # others' parameters are none of this player's business
             scaled.backward(inputs=self.free, retain_graph=shared)
 
-    def _measured(self, gradients: list[Tensor], whole: int) -> tuple[Tensor, float, float]:
-        """Bring gradients to their mean; their norm, the loss, and the norm as a number."""
+    def _mean(self, gradients: list[Tensor], whole: int) -> Tensor:
+        """Bring gradients to their mean over all terms of the step, and give that of the loss."""
         resting = not self.free and (len(self.training.optimizers) > 1 or _waiting(self.optimizer))
         if not gradients and not resting:
             raise ValueError(f"the loss of {self.player!r} must depend on its parameters")
@@ -126,12 +158,7 @@ class Turn:
             value = value * mean
             for gradient in gradients:
                 gradient.mul_(mean)
-        norm = total_norm(gradients) if gradients else torch.zeros(())
-        loss, size = value.item(), norm.item()
-        if math.isinf(size):
-            size = finite_norm(gradients)
-            norm = torch.full_like(norm, size, dtype=torch.float64)
-        return norm, loss, size
+        return value
 
     def _only_scaled_too_much(self, loss: float) -> bool:
         """Whether a gradient in float16 has overflown, as it may now and then."""

@@ -183,7 +183,7 @@ def fit(
         if track:
             looks.append(Tracking(training, track, track_every, source, order))
         batches = stack.enter_context(closing(micro_batches(source, order, training, augment)))
-        with records.kept(checkpoint_every, signals) as kept:
+        with records.kept(checkpoint_every, signals, means.late.settle) as kept:
             stopped = run(training, batches, means, looks=looks, note=records.note, keep=kept)
         take_final_weights(training, stopped)
         training.objective = shared.whole()

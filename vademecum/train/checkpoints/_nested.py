@@ -36,10 +36,10 @@ def split(value: Any, place: str, take: Callable[[str, Tensor], None]) -> Any:
         >>> tensors
         {'adam/m': tensor([1., 1.])}
     """
-    if value is None or isinstance(value, bool | str):
-        return value
     if isinstance(value, np.generic):
         value = value.item()
+    if value is None or isinstance(value, bool | str):
+        return value
     if isinstance(value, Tensor):
         double = value.dtype == torch.complex128  # which safetensors does not know
         take(place, torch.view_as_real(value.detach().resolve_conj()) if double else value)

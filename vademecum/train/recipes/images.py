@@ -178,22 +178,24 @@ def pac_bayes(
     prior_steps: int = 300,
     prior_std: float = 0.03,
     delta: float = 0.025,
+    delta_mc: float = 0.01,
 ) -> Task:
     """Train a network with random weights to its own certificate: a bound of its risk.
 
     The prior is a network that was trained on every other image; the bound is made of the rest.
+    It is for new images of the same law: digits to test by are other writers', and may be harder.
 
     Args:
         data: Which images.
         model: Which network.
         prior_steps: How many steps the prior is trained for.
         prior_std: The standard deviation of its weights.
-        delta: The probability with which the bound may fail.
+        delta: The probability over images with which a bound may fail.
+        delta_mc: The probability over draws of weights with which one of all evaluations' may fail.
     """
     from vademecum.generalization import StochasticNetwork
     from vademecum.train.recipes import _image_losses as parts
     from vademecum.train.recipes._first import trained_first
-    from vademecum.train.recipes._objective import Objective
 
     images = parts.pictures(data)
     x, y = images.train
@@ -203,5 +205,5 @@ def pac_bayes(
     network = StochasticNetwork(prior, prior="init", prior_std=prior_std)
     settings = {"optimizer": "adam", "lr": 1e-3, "batch_size": 128, "steps": 300,
                 "schedule": "cosine", "evaluate_every": 100}  # fmt: skip
-    judge = parts.certificate(bound, images.test, delta)
-    return Task(Objective(network, loss), bound, judge, "certified risk", False, settings)
+    judge = parts.certificate(bound, images.test, delta, delta_mc)
+    return Task(parts.Certified(network, loss), bound, judge, "certified risk", False, settings)
