@@ -22,6 +22,53 @@ def binary(dtype: torch.dtype = torch.float64, d: int = 6) -> tuple[Any, Tensor,
     return nn.Linear(d, 2).to(dtype), torch.rand(5, d).to(dtype), torch.tensor([0, 1, 1, 0, 1])
 
 
+@pytest.mark.parametrize("way", [1, -1])
+def test_steps_of_l1_go_where_the_box_leaves_room(way):
+    """The steepest entry is at its end of the box: the next one moves, as far as the radius."""
+    model = nn.Linear(2, 2, bias=False)
+    model.weight.data = way * torch.tensor([[0.0, 0.0], [3.0, 2.0]])
+    x, y = torch.tensor([[1.0 if way > 0 else 0.0, 0.5]]), torch.tensor([0])
+    found = adversarial_loss(model, x, y, norm="l1", radius=0.25, random_start=False)
+    worst = way * (3 * float(x[0, 0]) + 2 * (0.5 + way * 0.25))
+    assert float(found.detach()) == pytest.approx(math.log1p(math.exp(worst)), rel=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_the_model_sees_no_input_outside_of_ball_and_box(norm):
+    """Not even at the random start, half of which lies beyond an end of the box."""
+    model, x, y = binary()
+    x, seen, own = x.round(), list[Tensor](), model.forward
+    model.forward = lambda z: (seen.append(z.detach().clone()), own(z))[1]
+    adversarial_loss(model, x, y, norm=norm, radius=0.5, steps=3)
+    size = {"linf": math.inf, "l2": 2, "l1": 1}[norm]
+    for z in seen:
+        assert 0 <= float(z.min()) <= float(z.max()) <= 1
+        if len(z) == len(x):
+            assert float(torch.linalg.vector_norm(z - x, size, 1).max()) <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("method", ["pgd", "fgsm", "trades"])
+def test_inputs_that_ask_for_gradients_get_none(method):
+    model, x, y = binary()
+    x.requires_grad_()
+    adversarial_loss(model, x, y, method=method, radius=0.1).backward()
+    assert x.grad is None
+    assert model.weight.grad is not None
+
+
+def test_what_lies_before_the_model_is_in_the_inner_problem():
+    """Twice the negative: the worst inputs of the model alone would be the best ones."""
+    model, x, y = binary()
+    w, b = model.weight[1] - model.weight[0], model.bias[1] - model.bias[0]
+    margin = (2 * y - 1) * (-2 * x @ w + b)
+    wanted = softplus(-margin + 0.3 * 2 * w.abs().sum()).mean()
+    for method in ("pgd", "fgsm"):
+        found = adversarial_loss(
+            model, x, y, method=method, radius=0.3, box=None, preprocess=lambda z: -2 * z
+        )
+        torch.testing.assert_close(found, wanted)
+
+
 @pytest.mark.parametrize("norm", DUALS)
 @pytest.mark.parametrize("method", ["pgd", "fgsm"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

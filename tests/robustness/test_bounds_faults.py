@@ -3,6 +3,7 @@
 # pyright: reportCallIssue=false
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -151,3 +152,44 @@ def test_convolutions_are_bounded_as_their_matrices(norm, share, monkeypatch):
     found, wanted = crown_bounds(model, x, **knobs), crown_bounds(flat, x.flatten(1), **knobs)
     torch.testing.assert_close(found.lower, wanted.lower, rtol=0, atol=1e-9)
     torch.testing.assert_close(found.upper, wanted.upper, rtol=0, atol=1e-9)
+
+
+class _Residual(nn.Module):
+    """x + W x, then rectified units and a readout."""
+
+    def __init__(self, together: bool):
+        super().__init__()
+        W = torch.tensor([[-0.5, 0.25], [0.5, -0.75]], dtype=torch.float64)
+        self.first, self.last = nn.Linear(2, 2), nn.Linear(2, 2, bias=False)
+        self.first.weight.data = W + torch.eye(2).double() if together else W
+        self.first.bias.data = torch.tensor([0.1, -0.05]).double()
+        self.last.weight.data = torch.tensor([[1.0, -2.0], [0.5, 1.0]]).double()
+        self.together = together
+
+    def forward(self, x):
+        """The outputs."""
+        h = self.first(x) if self.together else x + self.first(x)
+        return self.last(h.relu())
+
+
+def test_a_sum_with_the_input_is_narrowed_as_the_layer_that_it_is():
+    """Its intervals are too wide, since both terms hang on the input; linear functions see that."""
+    x = torch.tensor([[0.4, 0.3], [0.2, 0.6]]).double()
+    knobs: Any = {"norm": "linf", "radius": 0.2, "box": None, "arithmetic": "real"}
+    apart, one = (crown_bounds(_Residual(both), x, **knobs) for both in (False, True))
+    torch.testing.assert_close(apart.lower, one.lower, rtol=0, atol=1e-12)
+    torch.testing.assert_close(apart.upper, one.upper, rtol=0, atol=1e-12)
+
+
+def test_a_ball_that_a_box_cuts_is_bounded_by_both():
+    """Entries at the ends of the box go one way only, whatever the radius."""
+    layer = nn.Linear(2, 2, bias=False).double()
+    layer.weight.data = torch.eye(2).double()
+    x = torch.tensor([[0.0, 1.0]]).double()
+    found = interval_bounds(layer, x, norm="l2", radius=0.25, box=(0.0, 1.0), arithmetic="real")
+    torch.testing.assert_close(
+        found.lower, torch.tensor([[0.0, 0.75]]).double(), rtol=0, atol=1e-12
+    )
+    torch.testing.assert_close(
+        found.upper, torch.tensor([[0.25, 1.0]]).double(), rtol=0, atol=1e-12
+    )

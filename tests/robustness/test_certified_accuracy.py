@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.robustness.exact_ranges import random_mlp
 from vademecum.robustness import certified_accuracy, linear_radius, pgd
@@ -23,6 +23,41 @@ def test_linear_models_are_decided_on_either_side_of_their_radius(norm):
     assert per.certified == 1.0
     none = certified_accuracy(layer, x, y, norm=norm, radius=1.001 * exact, box=None, attack=pgd)
     assert none.certified == 0.0
+
+
+def test_only_what_is_right_and_not_certified_is_attacked_each_with_its_radius():
+    """Linear models are decided: what has no certificate is fooled, and nothing else."""
+    torch.manual_seed(1)
+    layer, x = nn.Linear(6, 2).double(), torch.randn(12, 6).double()
+    y = layer(x).argmax(1)
+    exact = linear_radius(layer.weight.detach(), layer.bias.detach(), x, norm="linf")
+    factor = torch.where(torch.arange(12) % 3 == 2, 1.01, 0.5).double()
+    y[3] = 1 - y[3]  # a wrong one, which nobody attacks
+    seen: list[dict[str, Tensor]] = []
+
+    def attack(model, x, y, **knobs):
+        seen.append({"x": x, "radius": knobs["radius"]})
+        return pgd(model, x, y, steps=40, **knobs)
+
+    found = certified_accuracy(
+        layer, x, y, norm="linf", radius=factor * exact, box=None, attack=attack
+    )
+    assert [len(each["x"]) for each in seen] == [4]
+    assert seen[0]["x"].equal(x[2::3])
+    assert seen[0]["radius"].equal((factor * exact)[2::3])
+    assert found.fooled.nonzero()[:, 0].tolist() == [2, 3, 5, 8, 11]
+    assert (found.certified, found.attacked, found.clean) == (7 / 12, 7 / 12, 11 / 12)
+
+
+def test_a_margin_of_zero_is_no_certificate():
+    """All logits are equal, whatever the input: the first class is given by chance."""
+    layer = nn.Linear(2, 3)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    x, y = torch.rand(4, 2), torch.zeros(4, dtype=torch.long)
+    for how in ("real", "float"):
+        found = certified_accuracy(layer, x, y, norm="linf", radius=0.1, arithmetic=how, attack=pgd)
+        assert (found.certified, found.clean) == (0.0, 1.0)
 
 
 def test_accuracies_are_in_order_and_attacks_spare_what_is_certified():

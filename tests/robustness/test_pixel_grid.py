@@ -5,7 +5,7 @@ import torch
 
 from tests.robustness.test_threats import ALL, away, threat
 from vademecum.robustness import deepfool
-from vademecum.robustness.attacks._pixel_grid import on_grid, snapped
+from vademecum.robustness.attacks._pixel_grid import _value, on_grid, snapped
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -91,3 +91,11 @@ def test_steps_that_lead_far_out_of_the_ball_end_on_the_grid_at_its_edge():
                      quantum=1 / 255)  # fmt: skip
     assert not found.fooled.any()
     torch.testing.assert_close(found.x * 255, torch.full((2, 3), 98.0))
+
+
+def test_pixels_in_double_precision_are_whole_numbers_over_255():
+    """Not whole numbers times a rounded 1/255, which are others; a step of 0.3 is what it is."""
+    k = torch.arange(256, dtype=torch.float64)
+    assert _value(k, 1 / 255, k).equal(k / 255)
+    assert not (k * (1 / 255)).equal(k / 255)
+    assert _value(k, 0.3, k).equal(k * 0.3)
