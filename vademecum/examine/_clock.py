@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+
+from vademecum.models import call_arguments
 
 __all__ = ["Clock", "OutOfTime"]
 
@@ -90,6 +93,13 @@ class Clock:
                 self.cut = f"{size} of {last} {what}"
                 return
             size = min(last, int(size * min(factor, last)))
+
+    @torch.no_grad()
+    def pass_seconds(self, model: nn.Module, x: Any) -> float:
+        """What a forward pass takes, the second time."""
+        args, kwargs = call_arguments(x)
+        model(*args, **kwargs)
+        return self._timed(lambda _: model(*args, **kwargs), 1)
 
     def _timed(self, work: Callable[[int], Any], size: int) -> float:
         start = self._settled()

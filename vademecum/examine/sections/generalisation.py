@@ -10,7 +10,6 @@ mean of the prior.
 
 from collections.abc import Iterator
 from math import sqrt
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,7 +149,7 @@ def _certificate(study: Study, clock: Clock, said: dict[str, Any]) -> Iterator[I
         return
     model = classifier(study)
     x, y = study.test.rows(slice(_MOST))
-    took = _seconds(model, x)
+    took = clock.pass_seconds(model, study.test.rows(slice(64))[0]) * max(1.0, len(y) / 64)
     needed = took * (3 * _EPOCHS + _PASSES + 2)  # of passes; one with a gradient counts for three
     if needed > 0.8 * clock.left():
         clock.cut = "no PAC-Bayes certificate"
@@ -171,24 +170,6 @@ def _certificate(study: Study, clock: Clock, said: dict[str, Any]) -> Iterator[I
     yield Measurement("pac_bayes_bound", found.zero_one.kl, None, "", len(y), how)
     yield Measurement("pac_bayes_kl", found.kl, None, "nats", len(y), "of posterior and prior")
     said["certificate"] = found.zero_one.kl
-
-
-@torch.no_grad()
-def _seconds(model: nn.Module, x: Any) -> float:
-    """What a pass over examples takes, by a few of them, twice."""
-    from vademecum.models import call_arguments, count_examples, map_tensors
-
-    n = count_examples(x)
-    some = map_tensors(x, lambda t: t[:64])
-    args, kwargs = call_arguments(some)
-    model(*args, **kwargs)
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    start = perf_counter()
-    model(*args, **kwargs)
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    return (perf_counter() - start) * max(1.0, n / 64)
 
 
 def _sentence(seen: Losses, fresh: Losses | None, said: dict[str, Any]) -> str:

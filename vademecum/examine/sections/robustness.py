@@ -8,7 +8,6 @@ a flag, what attacks by gradients show is not to be trusted. Intervals are exact
 
 from collections.abc import Iterator
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -168,7 +167,7 @@ def _certified(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterato
     model, ball = subject.model, subject.ball
     x, _ = subject.some(1)
     units = shape_trace(model, x).activation_bytes / x.element_size()
-    needed = units * _pass_seconds(model, subject.some(_OF_16)[0]) / _OF_16
+    needed = units * clock.pass_seconds(model, subject.some(_OF_16)[0]) / _OF_16
     if needed > clock.left():
         clock.cut = f"no certificates, of which one takes about {needed:.0f} s"
         return
@@ -197,7 +196,7 @@ def _certified(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterato
 def _lipschitz(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     model = subject.model
     x, _ = subject.some(_OF_16)
-    if _LIPSCHITZ * _pass_seconds(model, x) > clock.left():
+    if _LIPSCHITZ * clock.pass_seconds(model, x) > clock.left():
         clock.cut = "no Lipschitz constant"
         return
     draw = subject.study.generator("lipschitz")
@@ -214,18 +213,6 @@ def _lipschitz(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterato
     yield Measurement(
         "lipschitz_upper", upper, None, "", None, f"{how} product of the layers' norms"
     )
-
-
-@torch.no_grad()
-def _pass_seconds(model: nn.Module, x: Tensor) -> float:
-    model(x)
-    if x.is_cuda:
-        torch.cuda.synchronize(x.device)
-    start = perf_counter()
-    model(x)
-    if x.is_cuda:
-        torch.cuda.synchronize(x.device)
-    return perf_counter() - start
 
 
 def _sentence(ball: _Ball, said: dict[str, Any]) -> str:
