@@ -21,14 +21,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from vademecum.arrays import empty
 from vademecum.gradients._layer_rules import EMBEDDING, Rule, rule_for
-from vademecum.gradients._shared_tensors import (
-    THROUGH,
-    Computed,
-    SharedTensors,
-    Use,
-    copies_for,
-)
+from vademecum.gradients._shared_tensors import THROUGH, Computed, SharedTensors, Use, copies_for
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     cannot_be_mapped,
@@ -90,8 +85,7 @@ class Pass(NamedTuple):
         On a CPU one pass follows the other, for the caches. Elsewhere they go together if they can,
         which saves the time between small operations. The graph is gone afterwards.
         """
-        edges = self.edges
-        pull = partial(torch.autograd.grad, self.output, edges, allow_unused=True)
+        pull = partial(torch.autograd.grad, self.output, self.edges, allow_unused=True)
         if len(u) > 1 and u.device.type not in _ONE_BY_ONE:
             try:
                 return list(pull(u, retain_graph=True, is_grads_batched=True))
@@ -99,13 +93,19 @@ class Pass(NamedTuple):
                 if not cannot_be_mapped(error):
                     raise
                 warn_of_slow_path("backward passes go one after the other", error)
-        found = [pull(v, retain_graph=i < len(u) - 1) for i, v in enumerate(u)]
-        return [_stacked(list(each)) for each in zip(*found, strict=True)]
-
-
-def _stacked(each: list[Tensor | None]) -> Tensor | None:
-    some = [b for b in each if b is not None]
-    return None if len(some) < len(each) else some[0][None] if len(some) == 1 else torch.stack(some)
+        if len(u) == 1:
+            return [None if b is None else b[None] for b in pull(u[0])]
+        found: list[Tensor | None] = []
+        for i, v in enumerate(u):  # a pass takes the memory that the last one has left
+            each = pull(v, retain_graph=i < len(u) - 1)
+            found = found or [
+                None if b is None else empty(len(u), *b.shape, dtype=b.dtype, device=b.device)
+                for b in each
+            ]
+            for place, b in zip(found, each, strict=True):
+                if place is not None:
+                    place[i] = b
+        return found
 
 
 def run(

@@ -50,7 +50,7 @@ class Factor(NamedTuple):
         r"""The $K^{-1}$, exactly symmetric."""
         n = len(self.lower)
         M = _triangular_inverse(self.lower)
-        found = torch.empty_like(self.lower)
+        found = torch.empty_like(self.lower, memory_format=torch.contiguous_format)
         for start in range(0, n, BLOCK):
             end = min(start + BLOCK, n)
             rows = M[start:, start:end].T @ M[start:, :end]

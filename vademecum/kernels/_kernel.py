@@ -240,8 +240,8 @@ class _Multiple(Kernel):
         return self.kernel._diagonal(x) * self.scale
 
     def _weighted_gradients(self, x: Tensor, weights: Tensor) -> dict[str, Tensor]:
-        K = self._matrix(x, None)
-        found = {"scale": torch.dot(weights.flatten(), K.flatten())}
+        K = self.kernel._matrix(x, None)
+        found = {"scale": self.scale * torch.dot(weights.flatten(), K.flatten())}
         for name, value in self.kernel._weighted_gradients(x, weights).items():
             found[self._prefix + name] = value * self.scale
         return found

@@ -19,6 +19,7 @@ from vademecum.kernels.wide._workspace import Workspace
 
 __all__ = ["Known", "Program", "Register"]
 
+_INPUTS = {"cpu": 2**22}  # bytes in double precision at a time: pages of more cost more than sums
 Known = dict[int, tuple[Tensor, ...]]
 """Variances and means of inputs, by the step that wants them."""
 
@@ -115,8 +116,9 @@ class Program:
     ) -> tuple[Known, Tensor, Tensor | None]:
         """Inputs with themselves: what pairs need to know, covariances and tangent kernels."""
         blocks, room = [], Workspace()
-        each = 8 * 8 * self.entries()
-        for some in portions(len(x), each=each, memory=memory):
+        inputs = _INPUTS.get(x.device.type, memory) // (8 * max(1, x[0].numel()))
+        rows = min(memory // (8 * 8 * self.entries()), inputs)
+        for some in portions(len(x), each=1, memory=rows):
             raw = self.prepared(x[some].double())
             pairs = Pairs((raw, raw), None, {}, tangent, weight, bias, room)
             blocks.append((pairs.found, self._run(pairs)))
