@@ -39,6 +39,15 @@ def test_tangent_kernels_of_several_outputs(centered):
     assert float(kernel_alignment(K, torch.tensor([0, 1, 1, 0, 1]))) > 0
 
 
+def test_a_class_may_be_absent():
+    """Classes of a tangent kernel are those of its outputs, not those that occur."""
+    A = torch.randn(8, 9).double()
+    K = (A @ A.T).view(4, 2, 4, 2).transpose(1, 2)
+    found = kernel_alignment(K, torch.zeros(4, dtype=torch.long))
+    y = torch.tensor([1.0, 0.0]).double().repeat(4)
+    assert float(found) == pytest.approx(cosine(A @ A.T, torch.outer(y, y)), rel=1e-12)
+
+
 def test_the_kernel_of_the_targets_has_one_and_no_other():
     y = torch.randn(5).double()
     assert float(kernel_alignment(3 * torch.outer(y, y), y)) == pytest.approx(1.0)
@@ -69,6 +78,12 @@ REFUSED = [
      "K must not be constant"),
     (lambda: kernel_alignment(torch.eye(2), torch.ones(2), centered=True),
      "y must not be constant"),
+    (lambda: kernel_alignment(torch.eye(7), torch.full((7,), 0.1), centered=True),  # but rounding
+     "y must not be constant"),
+    (lambda: kernel_alignment(torch.full((7, 7), 0.1), torch.arange(7.0), centered=True),
+     "K must not be constant"),
+    (lambda: kernel_alignment(torch.eye(2), torch.tensor([True, False])),
+     "y must be numbers or classes 0, 1, ..., got torch.bool"),
     (lambda: kernel_alignment(torch.eye(2), torch.tensor([0, -1])), "y must be numbers or classes"),
     (lambda: kernel_alignment(torch.eye(2) * torch.nan, torch.ones(2)), "K must be finite"),
 ]  # fmt: skip

@@ -86,6 +86,30 @@ def test_both_ends_of_the_spectrum_count():
     )
 
 
+def test_without_slope_or_curvature():
+    """u^2 x at u = 0 has no slope; nothing moves without inputs, and a linear network is lazy."""
+
+    class Square(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.u = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x[:, :1] * self.u.square().sum()
+
+    found = lazy_ratio(Square(), torch.tensor([[2.0], [0.0]]).double())
+    assert found.ratio.flatten().tolist() == [torch.inf, 0.0]
+    assert found.hessian_norm.flatten().tolist() == pytest.approx([4.0, 0.0])
+    flat = lazy_ratio(nn.Linear(4, 1, bias=False), torch.zeros(2, 4))
+    assert not flat.ratio.any()
+    assert flat.converged.all()
+
+
+def test_products_of_all_examples_are_counted():
+    each = [lazy_ratio(net(1), X[i : i + 1]).applications for i in range(5)]
+    assert lazy_ratio(net(1), X).applications == sum(each) > max(each) > 0
+
+
 def test_one_output_other_parameters_and_memory():
     model = net(12)
     every = lazy_ratio(model, X, tol=1e-6)
