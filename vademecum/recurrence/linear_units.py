@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vademecum.arguments import whole
+from vademecum.recurrence._remembered import Remembered
 from vademecum.recurrence.linear_scan import scan
 from vademecum.recurrence.recurrent_outputs import RecurrentOutput
 from vademecum.recurrence.unit_circle import eigenvalues, lru_init, time_scales
@@ -211,24 +212,26 @@ class _Layer(nn.Module):
         self.D, self.bias = nn.Parameter(torch.randn(d)), nn.Parameter(torch.zeros(d))
         self.activation = activation
         self.W = nn.Parameter(torch.randn(d, d) / math.sqrt(d))
+        self._constants = Remembered(_constants)
 
     def forward(
         self, x: Tensor, start: Tensor | None, reset: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The outputs and the states at all steps."""
         u = x if self.norm is None else self.norm(x)
-        a = eigenvalues(self.nu, self.theta)
-        gamma = self.log_gamma.exp().repeat_interleave(2)
+        a, gamma = self._constants(self.nu, self.theta, self.log_gamma)
         b = F.linear(u, self.B * gamma[:, None])
         h = scan(a, _complex(b.unflatten(-1, (-1, 2))), initial=start, reset=reset)
         return self._read(x, u, h), h
 
     def step(self, x: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
         """The output and the state at the next step, in as few operations as it takes."""
-        u = x if self.norm is None else self.norm(x)
-        h = _complex(F.linear(u, self.B).view(len(x), -1, 2) * self.log_gamma.exp().unsqueeze(1))
+        norm = self.norm
+        u = x if norm is None else norm(x)
+        a, gamma = self._constants(self.nu, self.theta, self.log_gamma)
+        h = _complex((F.linear(u, self.B) * gamma).view(len(x), -1, 2))
         if before is not None:
-            h = torch.addcmul(h, eigenvalues(self.nu, self.theta), before)
+            h = torch.addcmul(h, a, before)
         parts = torch.view_as_real(h).flatten(1)
         parts = parts if parts.dtype == x.dtype else parts.to(x.dtype)
         r = torch.addmm(torch.addcmul(self.bias, self.D, u), parts, self.C.t())
@@ -239,6 +242,11 @@ class _Layer(nn.Module):
         parts = torch.view_as_real(h).flatten(-2).to(x.dtype)
         r = torch.addcmul(F.linear(parts, self.C, self.bias), self.D, u)
         return x + F.linear(self.activation(r), self.W)
+
+
+def _constants(nu: Tensor, theta: Tensor, log_gamma: Tensor) -> tuple[Tensor, Tensor]:
+    """The eigenvalues, and the input normalisation of each real and each imaginary part."""
+    return eigenvalues(nu, theta), log_gamma.exp().repeat_interleave(2)
 
 
 def _complex(parts: Tensor) -> Tensor:
