@@ -143,7 +143,7 @@ class Cycle:
     def __del__(self):
         checked(last)(1)
 
-def first(n: int) -> int:
+def first(n: {annotation}) -> int:
     Cycle()
     return n
 
@@ -160,7 +160,8 @@ print(checked(first)(2))
 """
 
 
-def test_finalisers_wait_until_a_check_is_made():
-    run = [sys.executable, "-c", LATE]
+@pytest.mark.parametrize("annotation", ["int", "'int'"])  # made at the first call, and at once
+def test_finalisers_wait_until_a_check_is_made(annotation):
+    run = [sys.executable, "-c", LATE.format(annotation=annotation)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "2\n", done.stderr

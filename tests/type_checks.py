@@ -22,7 +22,7 @@ import jaxtyping
 
 __all__ = ["sparingly"]
 
-_full = jaxtyping.jaxtyped
+_jaxtyped = jaxtyping.jaxtyped
 
 
 def sparingly(fn: Any = None, *, typechecker: Any) -> Any:
@@ -30,11 +30,11 @@ def sparingly(fn: Any = None, *, typechecker: Any) -> Any:
     if fn is None:
         return partial(sparingly, typechecker=typechecker)
     if not inspect.isfunction(fn):
-        return _full(fn, typechecker=typechecker)
+        return _full(fn, typechecker)
     if not fn.__annotations__:
         return fn
     if any(map(has_words, fn.__annotations__.values())):  # of classes that are still to come
-        return _full(fn, typechecker=typechecker)
+        return _full(fn, typechecker)
     checked: list[Callable[..., Any]] = []
 
     @wraps(fn)
@@ -44,11 +44,20 @@ def sparingly(fn: Any = None, *, typechecker: Any) -> Any:
             return fn(*args, **kwargs)
         if not checked:
             sizes = any(map(has_sizes, fn.__annotations__.values()))
-            with no_collection():
-                checked.append(_full(fn, typechecker=typechecker) if sizes else typechecker(fn))
+            checked.append(_full(fn, typechecker) if sizes else _plain(fn, typechecker))
         return checked[0](*args, **kwargs)
 
     return wrapper
+
+
+def _full(fn: Any, typechecker: Any) -> Any:
+    with no_collection():
+        return _jaxtyped(fn, typechecker=typechecker)
+
+
+def _plain(fn: Any, typechecker: Any) -> Any:
+    with no_collection():
+        return typechecker(fn)
 
 
 @contextmanager
