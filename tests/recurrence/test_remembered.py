@@ -166,5 +166,7 @@ def test_it_computes_once_for_the_same_values():
         assert len(calls) == 1
         q[2] = 2
         assert float(total(p, q)) == 6
+        p.data, q.data = p.data.double(), q.data.double()  # the same values
+        assert total(p, q).dtype == torch.float64
     assert total(p, q).requires_grad
-    assert len(calls) == 3
+    assert len(calls) == 4
