@@ -85,12 +85,17 @@ class LinearOperator:
     ):
         if len(shape) != 2:
             raise ValueError(f"shape must be (m, n), got {tuple(shape)}")
-        self.shape = (whole("shape[0]", shape[0], low=1), whole("shape[1]", shape[1], low=1))
+        self._shape = (whole("shape[0]", shape[0], low=1), whole("shape[1]", shape[1], low=1))
         self.dtype = dtype or torch.get_default_dtype()
         if not (self.dtype.is_floating_point or self.dtype.is_complex):
             raise ValueError(f"dtype must be floating point or complex, got {self.dtype}")
         self.device = torch.device(device or torch.get_default_device())
         self._matvec, self._adjoint = matvec, adjoint
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape (m, n)."""
+        return self._shape
 
     def __repr__(self) -> str:
         m, n = self.shape

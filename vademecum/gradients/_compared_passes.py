@@ -11,10 +11,10 @@ from operator import itemgetter
 from typing import Any
 
 from vademecum.gradients._footprints import Footprint, dtypes_of, footprint, moves
-from vademecum.gradients._independent_rows import Plan, copies_fail, doubted, is_apart
+from vademecum.gradients._independent_rows import FAILURES, Plan, copies_fail, doubted, is_apart
 from vademecum.gradients._recorded_pass import Pass, covered, run
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Moves, differentiable_output, map_tensors
+from vademecum.models import Moves, differentiable_output, map_tensors, out_of_memory
 
 __all__ = ["record"]
 
@@ -37,9 +37,9 @@ def record(
     if not any(here.start <= row < here.stop for row in rows):
         rows = [here.start, here.stop - 1][1 - plan.shared :]
         few = _few(f, plan, x, rows, graph=plan.graph)
-    found = _compared(f, plan, x, here, rows, few)
-    if found is None and plan.copies:  # which then are no copies
-        plan = copies_fail(f, plan)
+    found = _compared_with_copies(f, plan, x, here, rows, few) if plan.copies else None
+    if found is None:
+        plan = copies_fail(f, plan) if plan.copies else plan
         found = _compared(f, plan, x, here, rows, few)
     if found is None:
         return doubted(f, plan, x)
@@ -72,6 +72,18 @@ def _same(
         return False
     outputs.insist_on_none()
     return not inputs.largest
+
+
+def _compared_with_copies(
+    f: Functional, plan: Plan, x: Any, here: slice, rows: list[int], few: Footprint
+) -> tuple[Pass, Comparison] | None:
+    """Likewise, or None where a model takes no copies, which have an axis more."""
+    try:
+        return _compared(f, plan, x, here, rows, few)
+    except FAILURES as error:  # without copies it will tell what else is wrong
+        if out_of_memory(error):
+            raise
+        return None
 
 
 def _compared(

@@ -113,7 +113,7 @@ def weighed(
 
     with torch.autograd.graph.saved_tensors_hooks(weigh, lambda t: t):
         done = run(f, layers, x, shared=shared) if wrt == "theta" else run_inputs(f, x)
-    own = {p.untyped_storage().data_ptr() for p in f.parameters.values()}
+    own = {p.untyped_storage().data_ptr() for p in f.values.values()}
     return done, sum(size for place, size in kept.items() if place not in own)
 
 

@@ -51,13 +51,23 @@ from vademecum.models import (
     rows_are_separate,
 )
 
-__all__ = ["Plan", "copies_fail", "doubted", "is_apart", "portions_of", "recall", "study"]
+__all__ = [
+    "FAILURES",
+    "Plan",
+    "copies_fail",
+    "doubted",
+    "is_apart",
+    "portions_of",
+    "recall",
+    "study",
+]
 
 _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions do not pay
 _MANY = 32  # examples at a time, up to which they pay for large ones, too
 _APART: WeakKeyDictionary[nn.Module, set[int]] = WeakKeyDictionary()  # graphs that keep rows apart
 _STUDIED: "WeakKeyDictionary[nn.Module, dict[Any, Plan]]" = WeakKeyDictionary()
-_FAILURES = (RuntimeError, IndexError, AssertionError, ValueError)  # of models, for few examples
+FAILURES = (RuntimeError, IndexError, AssertionError, ValueError)
+"""What models raise that do not take what they are given."""
 _KINDS = 64  # of inputs and graphs that are remembered for a model
 
 
@@ -132,7 +142,7 @@ def study(
     refuse_batch_statistics(f.modules)
     try:
         return _plan(f, x, n, wrt, plan)
-    except _FAILURES as error:
+    except FAILURES as error:
         if out_of_memory(error) or not _in_the_model(error):
             raise
         with torch.no_grad():
@@ -148,7 +158,7 @@ def recall(f: Functional, x: Any) -> Plan | None:
     try:
         rows = _three(count_examples(x, checked=True))
         return _as_before(f, map_tensors(x, itemgetter(rows)), rows)
-    except _FAILURES as error:
+    except FAILURES as error:
         if out_of_memory(error) or not (isinstance(error, Entangled) or _in_the_model(error)):
             raise
         return None

@@ -21,6 +21,7 @@ from torch import Tensor
 from vademecum.arrays import empty
 from vademecum.gradients._compared_passes import record
 from vademecum.gradients._example_passes import fill, places
+from vademecum.gradients._footprints import dtypes_of
 from vademecum.gradients._independent_rows import Plan, portions_of, study
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
@@ -113,8 +114,9 @@ class Blocks:
             return
         found = record(self.f, self.plan, self.x, here)
         if found is not None:
-            done = found[0]
-            k = self.shape[1]
+            done, k = found[0], self.shape[1]
+            if done.output.shape[1:] != self.plan.shape:  # but few examples have another
+                insist_on_same_outputs(done.output[:1], self.plan.few.output[:1], dtypes_of(self.f))
             each = torch.eye(k, dtype=done.output.dtype, device=self.device)[:, None]
             each = each.expand(k, len(into), k).reshape(k, *done.output.shape)
             fill(done, done.backward(each), places(self.f, into))
@@ -132,8 +134,7 @@ class Blocks:
         if self.outputs.known is None and here == slice(0, self.shape[0]):
             self.outputs.known = output.detach()
             return
-        dtypes = {p.dtype for p in self.f.parameters.values()}
-        insist_on_same_outputs(output, self.outputs()[here], dtypes)
+        insist_on_same_outputs(output, self.outputs()[here], dtypes_of(self.f))
 
     def _fill_inputs(self, here: slice, x: Any, into: Tensor) -> None:
         with torch.enable_grad():

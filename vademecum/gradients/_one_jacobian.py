@@ -10,8 +10,9 @@ J v = \nabla_u \langle v, J^T u \rangle,$$
 
 come from one graph that is kept: a backward pass for $J^T u$, a backward pass through that backward
 pass for $J v$ (it is linear in $u$, so its value does not matter). There are two passes forwards,
-one for the outputs (of three examples, where the network is known already) and, before the first
-product, one for the graph; `jvp` and `vjp` take one.
+one for the outputs (of three examples, where the network is known already and nobody asks for the
+outputs or their number) and, before the first product, one for the graph; `jvp` and `vjp` take one.
+All are passes with the parameters as they were at the beginning.
 
 Where examples do not influence each other, the Jacobian consists of one *block* for each, $k \times
 P$ for $k$ outputs: $k$ backward passes bring all examples' rows, in $\theta$ by a rule for each
@@ -39,7 +40,6 @@ from vademecum.models import (
     Entangled,
     Output,
     bilinear_convolutions,
-    count_examples,
     differentiable_output,
     refuse_nan,
     replaced,
@@ -90,13 +90,17 @@ class Jacobian(LinearOperator):
         self.variable = at = self._f.theta if wrt == "theta" else variable(x, wrt)
         if wrt != "theta":
             floats("x" if at is x else f"x[{wrt!r}]", at)
-        # Of a network that is known a pass with three tells the shape, and whether it fails.
+        # Of a network that is known a pass with three tells whether it fails.
         self._plan = recall(self._f, x) if wrt == "theta" and not graph else None
-        self._outputs, rows = Outputs(partial(self._output, graph=graph)), 0
-        if self._plan is not None and self._plan.plain:
-            rows = count_examples(x, checked=True) * self._plan.shape.numel()
-        shape = (rows or self.output.numel(), at.numel())
+        self._outputs = Outputs(partial(self._output, graph=graph))
+        known = self._plan is not None and self._plan.plain
+        shape = (1 if known else self.output.numel(), at.numel())
         super().__init__(shape, self._push, self._pull, dtype=at.dtype, device=at.device)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As many rows as the network gives numbers, which a pass over all examples tells."""
+        return self.output.numel(), self.variable.numel()
 
     @property
     def output(self) -> Tensor:

@@ -128,7 +128,7 @@ def run(
             example gets a copy of it, with so many axes (see `copied`).
         graph: Whether to go back later.
     """
-    parameters = f.parameters
+    parameters = f.values
     if graph:
         parameters = {name: p.detach().requires_grad_() for name, p in parameters.items()}
     n = count_examples(x, checked=True) if shared or copies else 0
@@ -147,7 +147,9 @@ def run(
         if shared:
             stack.enter_context(tensors)
         result = f.call(parameters, x)
-    return Pass(parameters, result, rows_of(result, x), notes.calls, tensors.uses)
+    told = graph or isinstance(result, Tensor)  # which tensors of it count
+    output = rows_of(result, x) if told else torch.empty(0)
+    return Pass(parameters, result, output, notes.calls, tensors.uses)
 
 
 class _Notes:

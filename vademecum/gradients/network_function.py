@@ -96,6 +96,11 @@ class Functional:
         """A copy of the parameters as one vector, from when it is first asked for."""
         return self.ravel({name: p.detach() for name, p in self.parameters.items()})
 
+    @property
+    def values(self) -> dict[str, Tensor]:
+        """The parameters by name: those of `theta` once that was asked for, else as they are."""
+        return self.unravel(self.theta) if "theta" in vars(self) else self.parameters
+
     def part(self, names: Collection[str]) -> "Functional":
         """The same function of some of the parameters alone; the others are constants."""
         some = copy(self)

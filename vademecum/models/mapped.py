@@ -25,7 +25,11 @@ class Network(Protocol):
     """A network as a function of parameters by name, and of inputs."""
 
     model: nn.Module
-    parameters: dict[str, Tensor]
+
+    @property
+    def values(self) -> dict[str, Tensor]:
+        """The parameters to differentiate at."""
+        ...
 
     def call(self, parameters: Mapping[str, Tensor], x: Any) -> Any:
         """What the network gives."""
@@ -46,7 +50,7 @@ def mapped_derivatives(
     Where an operation cannot be mapped, with a warning, from a loop of plain backward passes, which
     all operations know.
     """
-    parameters = {name: p.detach() for name, p in f.parameters.items()}
+    parameters = {name: p.detach() for name, p in f.values.items()}
 
     def of_one(y: Tensor, *tensors: Tensor) -> Any:
         each = iter(tensors)
@@ -71,7 +75,7 @@ def mapped_derivatives(
 
 def _derivative(f: Network, loss: Loss, x: Any, y: Tensor) -> dict[str, Tensor]:
     """The derivatives of the loss, entry by entry, in the parameters."""
-    parameters = {name: p.detach().requires_grad_() for name, p in f.parameters.items()}
+    parameters = {name: p.detach().requires_grad_() for name, p in f.values.items()}
     with torch.enable_grad():
         value = loss(f.call(parameters, x), y)
     pull = partial(torch.autograd.grad, inputs=list(parameters.values()), retain_graph=True,
