@@ -121,3 +121,31 @@ def test_what_no_layer_knows_is_said():
     constant = nn.Sequential(nothing, nn.Linear(6, 20))
     blind = found(constant, torch.randint(20, (60, 4)))["representations"]
     assert "the class cannot be read off any layer better than by chance" in blind.sentence
+
+
+class Branched(nn.Module):
+    """A residual block whose branch begins with zeros, as those of many networks do."""
+
+    def __init__(self, around: float):
+        super().__init__()
+        self.first, self.branch, self.last = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 2)
+        self.around = around
+        nn.init.zeros_(self.branch.weight)
+        nn.init.zeros_(self.branch.bias)
+
+    def forward(self, x):
+        h = self.first(x)
+        return self.last(self.around * h + self.branch(h))
+
+
+def test_a_branch_of_zeros_that_others_go_around_is_no_collapse():
+    x, y = torch.randn(200, 4), torch.arange(200) % 2  # which nobody can read
+    dossier = found(Branched(1.0), x, y)
+    section = dossier["representations"]
+    assert section.layers == ("first", "branch", "last")
+    assert section.effective_ranks[1] == 0
+    assert section.least_hidden_rank == section.effective_ranks[0] > 2
+    assert not [f for f in dossier.findings if "directions only" in f.text]
+    control = found(Branched(0.0), x, y)
+    assert control["representations"].least_hidden_rank == 0
+    assert [f for f in control.findings if "uses 0 directions only" in f.text]

@@ -171,9 +171,11 @@ def _ranks(ranks: dict[str, float], features: dict[str, Tensor], m: int) -> Iter
     widths = tuple(float(h.shape[1]) for h in features.values())
     yield Measurement("widths", widths, None, "features", m, "features that were looked at")
     how += "; the error is half the difference between two halves of them"
-    hidden = list(ranks)[:-1] or list(ranks)
+    *hidden, last = ranks
+    # Where the last layer is not constant, others go around those that are: a branch of zeros.
+    hidden = [name for name in hidden if ranks[name] or not ranks[last]] or [last]
     least = min(hidden, key=lambda name: ranks[name])
-    for title, name in (("last_effective_rank", list(ranks)[-1]), ("least_hidden_rank", least)):
+    for title, name in (("last_effective_rank", last), ("least_hidden_rank", least)):
         halves = [effective_rank(part) for part in features[name].chunk(2)]
         spread = abs(halves[0] - halves[-1]) / 2
         where = f"of {name or 'the network'}: {how}"
