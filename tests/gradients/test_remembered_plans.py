@@ -151,3 +151,39 @@ def test_other_outputs_of_one_network(n):
         for name in ("one", "two"):
             found = jacobian(model, x, output=name).dense()
             torch.testing.assert_close(found, jacobian_of(model, model(x)[name]))
+
+
+class Shifted(nn.Module):
+    """Moves its outputs, behind all layers, where there are many examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(x) + 0.1 * (len(x) > 3)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_outputs_that_move_in_large_company_are_refused(known):
+    model, x, y = Shifted().double(), torch.randn(6, 4).double(), torch.randn(6, 2).double()
+    if known:
+        found = per_example_gradients(model, x[:3], y[:3], loss=F.mse_loss)
+        one = rows_of(model, lambda i: F.mse_loss(model(x[i, None]), y[i, None]), 3)
+        torch.testing.assert_close(found, one)
+    for instrument in (per_example_gradients, gradient_norms):
+        with pytest.raises(ValueError, match="independently"):
+            instrument(model, x, y, loss=F.mse_loss)
+    with pytest.raises(ValueError, match="independently"):
+        jacobian(model, x).blocks()
+    torch.testing.assert_close(jacobian(model, x).dense(), jacobian_of(model, model(x)))
+
+
+@pytest.mark.parametrize("instrument", [per_example_gradients, gradient_norms])
+def test_positions_that_move_in_large_company_are_refused(instrument):
+    model = Positions(lambda h, p: h + p + 0.1 * (len(h) > 3)).double()
+    ids, y = torch.randint(7, (6, 4)), torch.randn(6, 2).double()
+    for _ in TURNS:
+        with pytest.raises(ValueError, match="independently"):
+            instrument(model, ids, y, loss=F.mse_loss)
+        instrument(model, ids[:3], y[:3], loss=F.mse_loss)  # of which nothing is wrong

@@ -206,6 +206,15 @@ def test_all_parameters_must_be_moved_behind_the_flag(late):
     assert not may_wait(network(), {"model": optimizer}, scaled=False)
 
 
+def test_not_where_parameters_are_tensors_of_another_kind(late):
+    class Split(torch.Tensor):
+        """As where each process has a part of them."""
+
+    objective = nn.Linear(2, 1)
+    objective.weight = nn.Parameter(objective.weight.detach().as_subclass(Split))
+    assert not may_wait(objective, {"model": adamw(objective.parameters())}, scaled=False)
+
+
 def test_not_on_the_cpu():
     objective = network()
     assert not may_wait(objective, {"model": adamw(objective.parameters())}, scaled=False)
