@@ -118,6 +118,10 @@ def test_a_norm_below_the_limit_is_not_raised_to_it(late):
     assert_same(fitted(optimizer=sgd, clip=1e3), fitted(optimizer=sgd))
 
 
+def test_nor_where_it_is_known_at_once():
+    assert_same(fitted(optimizer=sgd, clip=1e3), fitted(optimizer=sgd))
+
+
 def test_the_optimiser_is_left_without_a_flag(late):
     objective = network()
     optimizer = sgd(objective.parameters())
