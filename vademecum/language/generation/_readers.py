@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from vademecum.language._token_rows import logits_of, padded
+from vademecum.language.networks._token_steps import token_step
 
 __all__ = ["CachedReader", "Reader", "WholeReader", "offers_cache"]
 
@@ -67,6 +68,7 @@ class CachedReader:
         self._device = device
         fixed = device.type == "cuda"  # no shape changes, so that steps can be captured
         self.caches = model.make_cache(n, capacity, all_slots=fixed)
+        self._step = token_step(model, self.caches)
 
     def read(self, rows: Sequence[Tensor]) -> Tensor:
         """The logits (n, V) after rows of tokens."""
@@ -81,6 +83,8 @@ class CachedReader:
 
     def step(self, tokens: Tensor) -> Tensor:
         """The logits (n, V) after one more token for each row."""
+        if self._step is not None:
+            return self._step(tokens)
         return self.model(tokens[:, None], cache=self.caches)[:, 0]
 
     def reorder(self, rows: Tensor) -> None:

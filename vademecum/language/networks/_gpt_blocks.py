@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from vademecum.language.networks._reading import Reading
 
-__all__ = ["CausalBlock", "Map", "Sizes"]
+__all__ = ["KINDS", "Body", "CausalBlock", "Map", "Sizes"]
 
 
 class Sizes(NamedTuple):
@@ -91,3 +91,16 @@ class _Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
+class Body(nn.Module):
+    """Everything below the head, under the names of the published files."""
+
+    def __init__(self, V: int, context: int, blocks: list[CausalBlock], norm: nn.LayerNorm):
+        super().__init__()
+        d = norm.normalized_shape[0]
+        self.wte, self.wpe = nn.Embedding(V, d), nn.Embedding(context, d)
+        self.h, self.ln_f = nn.ModuleList(blocks), norm
+
+
+KINDS = (Body, CausalBlock, _SelfAttention, _Perceptron, Map)  # all that GPT is made of here

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn import functional as F
 
 from vademecum.attention import KeyValueCache
 
@@ -41,17 +41,24 @@ class Reading:
             self.slots = first.slots_for(T, lengths)
             self.places = None if self.filled is not None else first.positions(T)
 
+    def positions(self, table: Tensor) -> Tensor:
+        """The rows of a table that belong to the positions of the tokens: (T, d) or (n, T, d)."""
+        if self.filled is not None:
+            return table[self.filled : self.filled + self.T]
+        assert self.places is not None
+        return F.embedding(self.places.clamp(max=len(table) - 1), table)  # some are padding
+
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attention of queries (n, h, T, d) over the keys and values of a layer so far."""
         if self.caches is None:
-            return scaled_dot_product_attention(q, k, v, None, self.dropout, self.T > 1)
+            return F.scaled_dot_product_attention(q, k, v, None, self.dropout, self.T > 1)
         cache = self.caches[layer]
         keys, values = cache.append(k, v, lengths=self.lengths, slots=self.slots)
         if self.filled == 0:  # padding is after what is real, where nobody looks
-            return scaled_dot_product_attention(q, k, v, None, self.dropout, self.T > 1)
+            return F.scaled_dot_product_attention(q, k, v, None, self.dropout, self.T > 1)
         if layer == 0:
             self.mask = self._mask(keys.shape[2], q)
-        return scaled_dot_product_attention(q, keys, values, self.mask, self.dropout)
+        return F.scaled_dot_product_attention(q, keys, values, self.mask, self.dropout)
 
     def _mask(self, S: int, like: Tensor) -> Tensor | None:
         """0 where attention is allowed and minus infinity elsewhere: kernels add it as it is."""

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vademecum.arguments import choice, number, row_lengths, whole
 from vademecum.attention import KeyValueCache
-from vademecum.language.networks._gpt_blocks import CausalBlock, Map, Sizes
+from vademecum.language.networks._gpt_blocks import Body, CausalBlock, Map, Sizes
 from vademecum.language.networks._reading import Reading
 from vademecum.language.networks._tokens import insist_on_tokens, looked_up
 
@@ -106,7 +106,7 @@ class GPT(nn.Module):
         eps = number("layer_norm_eps", layer_norm_eps, low=0)
         sizes = Sizes(d, heads, hidden, dropout, eps)
         blocks = [CausalBlock(sizes) for _ in range(whole("layers", layers, low=1))]
-        self.transformer = _Body(V, context, blocks, nn.LayerNorm(d, eps))
+        self.transformer = Body(V, context, blocks, nn.LayerNorm(d, eps))
         self.lm_head = nn.Linear(d, V, bias=False)
         self.lm_head.weight = self.transformer.wte.weight
         self._draw()
@@ -171,7 +171,8 @@ class GPT(nn.Module):
             lengths = row_lengths("lengths", lengths, n, T, tokens.device)
         dropout = self.attention_dropout if self.training else 0.0
         reading = Reading(tokens.shape[1], lengths, cache, dropout)
-        x = looked_up("tokens", tokens, self.transformer.wte.weight) + self._positions(reading)
+        x = looked_up("tokens", tokens, self.transformer.wte.weight)
+        x = x + reading.positions(self.transformer.wpe.weight)
         if self.training and self.dropout:
             x = F.dropout(x, self.dropout)
         again = self.checkpointing and cache is None and torch.is_grad_enabled()
@@ -206,13 +207,6 @@ class GPT(nn.Module):
             for _ in range(len(self.transformer.h))
         ]  # fmt: skip
 
-    def _positions(self, reading: Reading) -> Tensor:
-        table = self.transformer.wpe.weight
-        if reading.filled is not None:
-            return table[reading.filled : reading.filled + reading.T]
-        assert reading.places is not None
-        return F.embedding(reading.places.clamp(max=self.context - 1), table)  # some are padding
-
     def _insist_on_caches(self, cache: Sequence[KeyValueCache] | None, n: int) -> None:
         if cache is None:
             return
@@ -238,16 +232,6 @@ class GPT(nn.Module):
         again = ", checkpointing=True" if self.checkpointing else ""
         rates = f"dropout={self.dropout}, attention_dropout={self.attention_dropout}"
         return f"heads={self.heads}, {rates}{again}"
-
-
-class _Body(nn.Module):
-    """Everything below the head, under the names of the published files."""
-
-    def __init__(self, V: int, context: int, blocks: list[CausalBlock], norm: nn.LayerNorm):
-        super().__init__()
-        d = norm.normalized_shape[0]
-        self.wte, self.wpe = nn.Embedding(V, d), nn.Embedding(context, d)
-        self.h, self.ln_f = nn.ModuleList(blocks), norm
 
 
 def _at(x: Tensor, lengths: Tensor) -> Tensor:

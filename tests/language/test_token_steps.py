@@ -1,0 +1,100 @@
+"""Steps of GPT without calls of modules, against passes over all tokens and against hooks."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vademecum.language import GPT, generate
+from vademecum.language.networks._gpt_blocks import Map
+from vademecum.language.networks._token_steps import token_step
+
+V = 11
+
+
+def _model(dtype: torch.dtype = torch.float64) -> GPT:
+    torch.manual_seed(0)
+    net = GPT(V=V, d=12, layers=3, heads=2, context=9)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    return net.to(dtype).eval()
+
+
+@pytest.mark.parametrize(("dtype", "tol"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("lengths", [[4, 4], [2, 4]])
+def test_each_step_gives_what_a_pass_over_all_tokens_gives(
+    dtype: torch.dtype, tol: float, lengths: list[int]
+) -> None:
+    net, tokens = _model(dtype), torch.randint(V, (2, 9))
+    with torch.inference_mode():
+        caches = net.make_cache(2, 9)
+        prompt = torch.tensor(lengths) if len(set(lengths)) > 1 else None
+        net(tokens[:, :4], cache=caches, lengths=prompt)
+        step = token_step(net, caches)
+        assert step is not None
+        rows: list[Tensor] = [
+            torch.cat([row[:n], row[4:]]) for row, n in zip(tokens, lengths, strict=True)
+        ]
+        whole = [net(row[None])[0] for row in rows]
+        for t in range(5):
+            found = step(tokens[:, 4 + t])
+            true = torch.stack([w[n + t] for w, n in zip(whole, lengths, strict=True)])
+            torch.testing.assert_close(found, true, rtol=0, atol=tol)
+            assert caches[2].lengths.tolist() == [n + t + 1 for n in lengths]
+
+
+def test_a_step_beyond_the_cache_is_refused() -> None:
+    net = _model()
+    with torch.inference_mode():
+        caches = net.make_cache(1, 2)
+        net(torch.zeros(1, 2, dtype=torch.long), cache=caches)
+        step = token_step(net, caches)
+        assert step is not None
+        with pytest.raises(ValueError, match="the cache is full"):
+            step(torch.zeros(1, dtype=torch.long))
+        again = token_step(net, net.make_cache(1, 2))
+        assert again is not None
+        with pytest.raises(ValueError, match="tokens must be between 0 and 10, got 11"):
+            again(torch.tensor([V]))
+
+
+def test_hooks_are_called_at_every_step() -> None:
+    net, calls = _model(), []
+    inner = next(m for m in net.modules() if isinstance(m, Map))
+    handle = inner.register_forward_hook(lambda *_: calls.append(1))
+    found = generate(net, [[0]], max_new_tokens=5, temperature=0)
+    assert len(calls) == 5
+    handle.remove()
+    assert generate(net, [[0]], max_new_tokens=5, temperature=0).tokens.equal(found.tokens)
+    assert len(calls) == 5
+
+
+class _Doubled(Map):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize("how", ["class", "instance", "parametrised"])
+def test_a_module_that_does_something_else_is_called(how: str) -> None:
+    net = _model()
+    map = next(m for m in net.modules() if isinstance(m, Map))
+    if how == "class":
+        map.__class__ = _Doubled
+    elif how == "instance":
+        map.forward = lambda x: 2 * Map.forward(map, x)
+    else:
+        nn.utils.parametrize.register_parametrization(map, "weight", nn.Softmax(0))
+    cached = generate(net, [[0, 3]], max_new_tokens=6, temperature=0)
+    afresh = generate(net, [[0, 3]], max_new_tokens=6, temperature=0, cache=False)
+    assert cached.tokens.equal(afresh.tokens)
+    torch.testing.assert_close(cached.log_probs, afresh.log_probs)
+    assert token_step(net, net.make_cache(1, 2)) is None
+
+
+def test_what_autocast_or_other_models_do_is_left_to_them() -> None:
+    net = _model(torch.float32)
+    caches = net.make_cache(1, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert token_step(net, caches) is None
+    assert token_step(net, caches) is not None
+    assert token_step(nn.Embedding(3, 3), caches) is None
