@@ -10,16 +10,20 @@ M = \tfrac1d \big[(X / P) B^\top + ((1 - X) / (1 - P)) (1 - B)^\top\big].$$
 
 Both use the same old factors. $M$ is the gradient in $Z$ of the mean log-likelihood of an entry.
 The $1 - B$ is kept beside $B$, so that it has all its digits where $B$ is nearly one; both are at
-least `floor(dtype)` within, so that no entry divides by zero. Exact up to rounding.
+least `floor(dtype)` within, so that no entry divides by zero. Exact up to rounding. On the CPU each
+thread takes portions of its own.
 """
 
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vademecum.arrays import portions
+from vademecum.arrays import one_blas_thread, portions, views
 
 __all__ = ["Pass", "floor", "gradient", "pass_over", "ratios"]
 
@@ -54,27 +58,53 @@ def pass_over(
 ) -> Pass:
     """One iteration of EM, and the log-likelihood before it if `value`."""
     B, C = both.clamp(min=floor(x.dtype))
-    ones, zeros, codes, total = torch.zeros_like(B), torch.zeros_like(B), torch.empty_like(Z), 0.0
-    for rows in _rows_of(x, len(B)):
-        z = Z[rows]
-        hit, miss = ratios(x[rows], z, B, C)
-        if value:
-            total -= float((hit + miss).log_().sum(dtype=torch.float64))
-        ones.addmm_(z.T, hit)
-        zeros.addmm_(z.T, miss)
-        codes[rows] = z * gradient(hit, miss, B, C)
-    posterior = torch.stack([B * ones, C * zeros])
+    codes, parts = torch.empty_like(Z), _rows_of(x, len(B))
+    work = partial(_strip, *views(x, Z, B, C, codes), value=value)
+    workers = min(torch.get_num_threads(), len(parts)) if x.device.type == "cpu" else 1
+    if workers == 1:
+        strips = [work(parts)]
+    else:
+        with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+            strips = list(pool.map(work, (parts[i::workers] for i in range(workers))))
+    ones, zeros, total = (sum(part) for part in zip(*strips, strict=True))
+    posterior = torch.stack([B * torch.as_tensor(ones), C * torch.as_tensor(zeros)])
     mass = posterior.sum(0)
     both = torch.where(mass > 0, posterior / mass, both)  # a component that nobody uses stays
-    return Pass(codes / codes.sum(1, keepdim=True), both, total)
+    return Pass(codes / codes.sum(1, keepdim=True), both, float(total))
 
 
-def ratios(x: Tensor, z: Tensor, B: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
-    """The X / P and (1 - X) / (1 - P)."""
+def _strip(
+    x: Any, Z: Any, B: Any, C: Any, codes: Any, parts: list[slice], *, value: bool
+) -> tuple[Any, Any, float]:
+    """The sums over ones and over zeros, and the log-likelihood; writes new codes.
+
+    NumPy's products of a portion take half as long as torch's on an EPYC.
+    """
+    ones, zeros, total = 0, 0, 0.0
+    with np.errstate(all="ignore"):
+        for rows in parts:
+            z = Z[rows]
+            hit, miss = ratios(x[rows], z, B, C)
+            if value:
+                total -= _sum_of_logs(hit + miss)
+            ones, zeros = ones + z.T @ hit, zeros + z.T @ miss
+            codes[rows] = z * gradient(hit, miss, B, C)
+    return ones, zeros, total
+
+
+def _sum_of_logs(a: Any) -> float:
+    if isinstance(a, Tensor):
+        return float(a.log_().sum(dtype=torch.float64))
+    return float(np.log(a, out=a).sum(dtype=np.float64))
+
+
+def ratios(x: Any, z: Any, B: Any, C: Any) -> tuple[Any, Any]:
+    """The X / P and (1 - X) / (1 - P), of tensors or of arrays."""
     hit, miss = z @ B, z @ C
-    return torch.div(x, hit, out=hit), torch.div(1 - x, miss, out=miss)
+    over = torch.div if isinstance(hit, Tensor) else np.divide
+    return over(x, hit, out=hit), over(1 - x, miss, out=miss)
 
 
-def gradient(hit: Tensor, miss: Tensor, B: Tensor, C: Tensor) -> Float[Tensor, " r k"]:
-    """The M; its products are taken this way round since that is thrice as fast."""
-    return torch.addmm(B @ hit.T, C, miss.T).div_(hit.shape[1]).T
+def gradient(hit: Any, miss: Any, B: Any, C: Any) -> Any:
+    """The M, (r, k); torch takes a third of the time for its products this way round."""
+    return (B @ hit.T + C @ miss.T).T / hit.shape[1]
