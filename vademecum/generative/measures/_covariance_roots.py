@@ -19,7 +19,10 @@ where no root is taken, for rows.
 from typing import NamedTuple
 
 import torch
+from scipy.linalg.blas import dtrmm
 from torch import Tensor
+
+from vademecum.arrays import views
 
 __all__ = ["Spread", "root_trace"]
 
@@ -52,9 +55,10 @@ class Spread(NamedTuple):
         lower = _cholesky(self.matrix)
         return self._eigenvectors() if lower is None else lower
 
-    def product(self, factor: Tensor) -> Tensor:
+    def product(self, factor: Tensor, *, triangular: bool) -> Tensor:
         """The sum of the roots of the eigenvalues of the covariance between factors."""
-        values = torch.linalg.eigvalsh(factor.T @ self.matrix @ factor)
+        between = _between_triangles if triangular and not factor.is_cuda else _between
+        values = torch.linalg.eigvalsh(between(factor, self.matrix))
         self._insist_on_positive(values)
         return values.where(values > _rounding(values), 0).sqrt().sum()
 
@@ -90,13 +94,25 @@ def root_trace(x: Spread, y: Spread) -> Tensor:
     for one, other in ((x, y), (y, x)):
         lower = _cholesky(one.matrix)
         if lower is not None:
-            return other.product(lower)
-    return y.product(x.factor())
+            return other.product(lower, triangular=True)
+    return y.product(x.factor(), triangular=False)
 
 
 def _cholesky(covariance: Tensor) -> Tensor | None:
     lower, info = torch.linalg.cholesky_ex(covariance)
     return None if int(info) else lower
+
+
+def _between(factor: Tensor, covariance: Tensor) -> Tensor:
+    r"""The $F^\top \Sigma F$."""
+    return factor.T @ covariance @ factor
+
+
+def _between_triangles(lower: Tensor, covariance: Tensor) -> Tensor:
+    """The same for a lower triangle on a CPU, without products with its zeros."""
+    lower_, symmetric = views(lower, covariance)
+    half = dtrmm(1.0, lower_, symmetric.T, lower=1, trans_a=1)  # in Fortran's order as it is
+    return torch.as_tensor(dtrmm(1.0, lower_, half, side=1, lower=1, overwrite_b=1))
 
 
 def _rounding(values: Tensor) -> Tensor:
