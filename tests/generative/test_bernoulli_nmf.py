@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from vademecum.generative import BernoulliNMF
 from vademecum.generative.binary_factors import _codes
 from vademecum.generative.binary_factors._codes import best_codes
+from vademecum.generative.binary_factors._expectations import pass_over
 
 
 @parametrize_with_checks([BernoulliNMF(3, binarize=0.0), BernoulliNMF(1, binarize=0.0)])
@@ -270,3 +271,23 @@ def test_on_a_gpu():
     here.set_params(max_iter=2000, tol=1e-3)
     there.set_params(max_iter=2000, tol=1e-3)
     torch.testing.assert_close(there.transform(x.cuda()).cpu(), here.transform(x))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_pass_in_portions_of_several_threads_is_the_formula(threads: int) -> None:
+    g, before = torch.Generator().manual_seed(0), torch.get_num_threads()
+    x = torch.rand(2000, 50, generator=g, dtype=torch.float64).round()
+    Z = torch.rand(2000, 3, generator=g, dtype=torch.float64).softmax(1)
+    B = torch.rand(3, 50, generator=g, dtype=torch.float64)
+    torch.set_num_threads(threads)
+    try:
+        found = pass_over(x, Z, torch.stack([B, 1 - B]), value=True)
+    finally:
+        torch.set_num_threads(before)
+    P = Z @ B
+    ones, zeros = B * (Z.T @ (x / P)), (1 - B) * (Z.T @ ((1 - x) / (1 - P)))
+    codes = Z * ((x / P) @ B.T + ((1 - x) / (1 - P)) @ (1 - B).T) / 50
+    torch.testing.assert_close(found.both[0], ones / (ones + zeros))
+    torch.testing.assert_close(found.codes, codes)
+    chance = torch.where(x > 0, P, 1 - P)
+    assert found.log_likelihood == pytest.approx(float(chance.log().sum()), rel=1e-12)
