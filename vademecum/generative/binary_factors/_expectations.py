@@ -101,7 +101,7 @@ def _sum_of_logs(a: Any) -> float:
 def ratios(x: Any, z: Any, B: Any, C: Any) -> tuple[Any, Any]:
     """The X / P and (1 - X) / (1 - P), of tensors or of arrays."""
     hit, miss = z @ B, z @ C
-    over = torch.div if isinstance(hit, Tensor) else np.divide
+    over: Any = torch.div if isinstance(hit, Tensor) else np.divide
     return over(x, hit, out=hit), over(1 - x, miss, out=miss)
 
 

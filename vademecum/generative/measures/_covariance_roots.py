@@ -16,10 +16,10 @@ $\varepsilon \lambda_{\max}$ and their roots up to $\sqrt\varepsilon$, and of th
 where no root is taken, for rows.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from scipy.linalg.blas import dtrmm
+from scipy.linalg import get_blas_funcs
 from torch import Tensor
 
 from vademecum.arrays import views
@@ -111,8 +111,9 @@ def _between(factor: Tensor, covariance: Tensor) -> Tensor:
 def _between_triangles(lower: Tensor, covariance: Tensor) -> Tensor:
     """The same for a lower triangle on a CPU, without products with its zeros."""
     lower_, symmetric = views(lower, covariance)
-    half = dtrmm(1.0, lower_, symmetric.T, lower=1, trans_a=1)  # in Fortran's order as it is
-    return torch.as_tensor(dtrmm(1.0, lower_, half, side=1, lower=1, overwrite_b=1))
+    times: Any = get_blas_funcs("trmm", (lower_, symmetric))
+    half = times(1.0, lower_, symmetric.T, lower=1, trans_a=1)  # in Fortran's order as it is
+    return torch.as_tensor(times(1.0, lower_, half, side=1, lower=1, overwrite_b=1))
 
 
 def _rounding(values: Tensor) -> Tensor:
