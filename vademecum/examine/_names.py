@@ -65,8 +65,8 @@ def unknown_name(section: str, name: str) -> str:
     """What is wrong with a measurement's name, and the nearest ones; nothing where it is right.
 
     Example:
-        >>> unknown_name("robustness", "acuracy")
-        "the section robustness measures no 'acuracy'; nearest: accuracy"
+        >>> unknown_name("kernel", "allignment")
+        "the section kernel measures no 'allignment'; nearest: alignment, alignment_by_chance"
         >>> unknown_name("robustnes", "accuracy")
         "there is no section 'robustnes'; nearest: robustness"
         >>> unknown_name("robustness", "accuracy")

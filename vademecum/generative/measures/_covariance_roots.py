@@ -57,7 +57,7 @@ class Spread(NamedTuple):
 
     def product(self, factor: Tensor, *, triangular: bool) -> Tensor:
         """The sum of the roots of the eigenvalues of the covariance between factors."""
-        between = _between_triangles if triangular and not factor.is_cuda else _between
+        between = _between_triangles if triangular and factor.device.type == "cpu" else _between
         values = torch.linalg.eigvalsh(between(factor, self.matrix))
         self._insist_on_positive(values)
         return values.where(values > _rounding(values), 0).sqrt().sum()
