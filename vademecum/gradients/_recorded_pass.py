@@ -6,8 +6,7 @@ graph; they are gone when the pass is over. A backward pass then asks for $b = \
 
 The layers' rules tell the whole story if in autograd's graph every use of a parameter is one of the
 recorded calls (so weights that are tied, shared or used by hand are seen), nothing has changed
-their inputs in place since, and examples lie along the first axis of inputs and outputs and stay in
-their rows.
+their inputs in place since, and examples stay in their rows along the first axis.
 """
 
 from collections import Counter
@@ -147,8 +146,7 @@ def run(
         if shared:
             stack.enter_context(tensors)
         result = f.call(parameters, x)
-    told = graph or isinstance(result, Tensor)  # which tensors of it count
-    output = rows_of(result, x) if told else torch.empty(0)
+    output = rows_of(result, x) if graph or isinstance(result, Tensor) else torch.empty(0)
     return Pass(parameters, result, output, notes.calls, tensors.uses)
 
 

@@ -103,4 +103,5 @@ class Body(nn.Module):
         self.h, self.ln_f = nn.ModuleList(blocks), norm
 
 
-KINDS = (Body, CausalBlock, _SelfAttention, _Perceptron, Map)  # all that GPT is made of here
+KINDS = (Body, CausalBlock, _SelfAttention, _Perceptron, Map)
+"""All classes of modules here that GPT is made of."""
