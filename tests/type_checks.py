@@ -4,7 +4,8 @@ The import hook of jaxtyping wraps each function of the package: arguments are b
 everything is checked by two functions made for it, some 30 microseconds a call. Only sizes such as
 `Float[Tensor, " n d"]` need that. Where a function has no such annotation beartype alone checks
 the same for less than a microsecond, and where it has none at all there is nothing to check. Either
-is made at the first call: a run calls few of the functions that it imports. Garbage is not
+is made at the first call: a run calls few of the functions that it imports, and none where a
+compiler looks on, which would have to understand how a check is made. Garbage is not
 collected meanwhile: a finaliser may be a checked function too, and beartype's lock would wait for
 itself.
 
@@ -19,6 +20,7 @@ from functools import partial, wraps
 from typing import Any, ForwardRef, Literal, get_args, get_origin
 
 import jaxtyping
+import torch
 
 __all__ = ["sparingly"]
 
@@ -40,7 +42,7 @@ def sparingly(fn: Any = None, *, typechecker: Any) -> Any:
     @wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        if jaxtyping.config.jaxtyping_disable:
+        if jaxtyping.config.jaxtyping_disable or torch.compiler.is_compiling():
             return fn(*args, **kwargs)
         if not checked:
             sizes = any(map(has_sizes, fn.__annotations__.values()))
