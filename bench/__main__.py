@@ -1,4 +1,9 @@
-"""`python -m bench [ROOM ...] [--device cuda] [--only WORD]`: measure, print and keep the table."""
+"""`python -m bench [ROOM ...] [--device cuda] [--only WORD]`: measure, print and keep the table.
+
+Each row is kept as soon as it is measured, beside those of earlier runs on the same kind of machine
+with the same versions: a run that is cut off, or of some rows only, loses nothing. A table from
+elsewhere is replaced when a run of the whole room ends, and by no other.
+"""
 
 import argparse
 import dataclasses
@@ -25,7 +30,7 @@ def main() -> int:
     rooms = [room for room in (*ROOMS, "train", "atlas") if _modules(room)]
     parser.add_argument("rooms", nargs="*", default=rooms, metavar="ROOM")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--only", default="", help="rows whose name contains this; keeps no file")
+    parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds a row")
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # for all alike
@@ -38,35 +43,32 @@ def main() -> int:
             _atlas()
             continue
         print(f"{'row':<60} {'ours':>10} {'best peer':>10}  ratio  memory  peer", flush=True)
-        results = _table(room, arguments.device, arguments.only, arguments.budget)
-        done = [result for result in results if not isinstance(result, Skipped)]
-        broken += sum(isinstance(result, Failed) for result in done)
-        if len(done) < len(results):
-            print(f"rows of {room} were skipped: the table that was kept stays as it is")
+        table = Table(room, arguments.device)
+        skipped = 0
+        for row in in_turn(_rows(room, torch.device(arguments.device))):
+            if isinstance(row, Row) and arguments.only not in row.name:
+                continue
+            result = measure(row, budget=arguments.budget) if isinstance(row, Row) else row
+            print(_line(result), flush=True)
+            broken += isinstance(result, Failed)
+            skipped += isinstance(result, Skipped)
+            if not isinstance(result, Skipped):
+                table.add(dataclasses.asdict(result))
+        if skipped:
+            print(f"rows of {room} were skipped: what was kept of them stays")
         elif not arguments.only:
-            _keep(room, arguments.device, [dataclasses.asdict(result) for result in done])
+            table.close()
     return 1 if broken else 0
 
 
 def _atlas() -> None:
     from bench.atlas import figures
 
-    found = []
+    table = Table("atlas", "cpu")
     for figure in figures():
         print(figure, flush=True)
-        found.append(figure)
-    _keep("atlas", "cpu", [figure._asdict() for figure in found])
-
-
-def _table(room: str, device: str, only: str, budget: float) -> list[Result | Skipped | Failed]:
-    results: list[Result | Skipped | Failed] = []
-    for row in in_turn(_rows(room, torch.device(device))):
-        if isinstance(row, Row) and only not in row.name:
-            continue
-        result = measure(row, budget=budget) if isinstance(row, Row) else row
-        print(_line(result), flush=True)
-        results.append(result)
-    return results
+        table.add(figure._asdict())
+    table.close()
 
 
 def _rows(room: str, device: torch.device) -> Iterator[Row | Skipped]:
@@ -98,15 +100,38 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def _keep(room: str, device: str, rows: list[dict[str, Any]]) -> None:
+class Table:
+    """The rows kept of one room, each written as it comes."""
+
+    def __init__(self, room: str, device: str) -> None:
+        self.path = RESULTS / f"{room if device == 'cpu' else f'{room}-{device}'}.json"
+        self.about = _about()
+        self.measured: list[dict[str, Any]] = []
+        kept = json.loads(self.path.read_text()) if self.path.exists() else None
+        self.here = kept is None or kept["environment"] == self.about
+        self.earlier = kept["rows"] if kept is not None and self.here else []
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keep a row in its place, unless the table is from elsewhere."""
+        self.measured.append(row)
+        if self.here:
+            new = {row["row"]: row for row in self.measured}
+            known = [new.pop(row["row"], row) for row in self.earlier]
+            self._write(known + list(new.values()))
+
+    def close(self) -> None:
+        """The whole room was measured: keep its rows and no others."""
+        self._write(self.measured)
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        content = {"environment": self.about, "rows": rows}
+        write_atomically(self.path, json.dumps(content, indent=1) + "\n")
+
+
+def _about() -> dict[str, Any]:
     names = {"numpy", "scipy", "scikit-learn", "torch"} | _peer_packages()
     versions = {d.name: d.version for d in distributions() if d.name in names}
-    content = {
-        "environment": environment() | {"threads": torch.get_num_threads(), "versions": versions},
-        "rows": rows,
-    }
-    name = room if device == "cpu" else f"{room}-{device}"
-    write_atomically(RESULTS / f"{name}.json", json.dumps(content, indent=1) + "\n")
+    return environment() | {"threads": torch.get_num_threads(), "versions": versions}
 
 
 def _peer_packages() -> set[str]:

@@ -175,21 +175,56 @@ def test_what_is_missing_of_ours_is_an_error():
         list(in_turn(broken()))
 
 
-def test_the_command_skips_and_keeps_the_table_it_has(monkeypatch, capsys, tmp_path):
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """Runs the command on rows of our own; what is kept then, by name."""
     module = ModuleType("bench.linear")
-    module.__dict__["rows"] = lambda device: in_turn(_missing(), [_row("there")])
     monkeypatch.setitem(sys.modules, "bench.linear", module)
     monkeypatch.setattr(bench.__main__, "RESULTS", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["bench", "linear"])
-    assert bench.__main__.main() == 0
+
+    def run(rows, *arguments):
+        module.__dict__["rows"] = lambda device: iter(rows)
+        monkeypatch.setattr(sys, "argv", ["bench", "linear", *arguments])
+        assert bench.__main__.main() == 0
+        kept = json.loads((tmp_path / "linear.json").read_text())["rows"]
+        return {row["row"]: row["peer"] for row in kept}
+
+    return run
+
+
+def test_what_is_skipped_leaves_what_was_kept_of_it(measured, capsys):
+    assert list(measured([_row("a"), _row("b")])) == ["a", "b"]
+    assert list(measured(in_turn(_missing(), [_row("a")]))) == ["a", "b"]
     printed = capsys.readouterr().out
     assert "skipped missing: apt install it\n" in printed
-    assert "\nthere " in printed
     assert "rows of linear were skipped" in printed
-    assert not list(tmp_path.iterdir())
-    module.__dict__["rows"] = lambda device: iter([_row("there")])
-    assert bench.__main__.main() == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["linear.json"]
+    assert list(measured([_row("a")])) == ["a"]  # all there is now
+
+
+def test_some_rows_take_their_places_in_the_table(measured):
+    measured([_row("a"), _row("b"), _row("c")])
+    rows = [_row("a"), Row("b", lambda: 1, {"other": lambda: 1}, lambda *_: None)]
+    assert measured(rows, "--only", "b") == {"a": "peer", "b": "other", "c": "peer"}
+
+
+def test_a_run_that_is_cut_off_keeps_what_it_measured(measured, tmp_path):
+    def cut():
+        yield _row("a")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measured(cut())
+    assert [row["row"] for row in json.loads((tmp_path / "linear.json").read_text())["rows"]] == [
+        "a"
+    ]
+
+
+def test_only_a_whole_run_replaces_a_table_from_elsewhere(measured, tmp_path):
+    elsewhere = {"environment": {"processor": "abacus"}, "rows": [{"row": "b", "peer": "beads"}]}
+    (tmp_path / "linear.json").write_text(json.dumps(elsewhere))
+    assert measured([_row("a")], "--only", "a") == {"b": "beads"}
+    assert measured(in_turn(_missing(), [_row("a")])) == {"b": "beads"}
+    assert measured([_row("a")]) == {"a": "peer"}
 
 
 def _missing():
