@@ -1,14 +1,13 @@
 """Linear pieces and symmetries of networks that are known to have them, or not."""
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from vademecum.approximation import sawtooth_network
+from vademecum.approximation import Segments, sawtooth_network
 from vademecum.data import load
 from vademecum.examine import examine
 from vademecum.examine._clock import Clock
@@ -115,7 +114,8 @@ def test_regions_of_a_plane_are_counted_by_hand():
 
 def test_regions_alone_are_something(monkeypatch):
     """Where there is no time for the ways between examples, the plane is still there."""
-    monkeypatch.setattr(_regions, "_too_dear", lambda *_: 1.0)
+    whole = _regions._as_far_as_time_allows
+    monkeypatch.setattr(_regions, "_as_far_as_time_allows", lambda *of: (whole(*of)[0], 0.5))
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     section = found(model, torch.randn(10, 3))
     assert section.status == "measured"
@@ -124,23 +124,36 @@ def test_regions_alone_are_something(monkeypatch):
     assert "<svg" in section.figure
 
 
-@pytest.mark.parametrize(("of_a_call", "of_a_piece", "dear"), [(0.01, 0.0, 0), (0.01, 0.05, 1),
-                                                               (0.5, 0.0, 1)])  # fmt: skip
-def test_what_the_way_between_examples_takes(monkeypatch, of_a_call, of_a_piece, dear):
-    """Of 200 pieces: what a call takes does not count for each of them."""
+@pytest.mark.parametrize(
+    ("of_a_call", "of_a_piece", "seconds", "whole"),
+    [
+        (0.01, 0.0, 1.0, True),
+        (0.1, 1e-4, 5.0, True),
+        (0.01, 1e-3, 3.0, False),
+        (0.5, 1e-3, 1.5, False),
+    ],
+)
+def test_the_way_between_examples_as_far_as_time_allows(
+    monkeypatch, of_a_call, of_a_piece, seconds, whole
+):
+    """Of 20,000 pieces; no call is begun that would not end in time."""
     now = [0.0]
 
     def along(network, a, b, **_):
-        count = round(200 * float((b - a).norm() / math.sqrt(2)))
+        count = round(20_000 * float((b - a).double().norm() / math.sqrt(2)))
         now[0] += of_a_call + of_a_piece * count
-        return SimpleNamespace(maps=range(count))
+        return Segments(torch.zeros(count - 1), torch.zeros(count, 1, 2))
 
     monkeypatch.setattr(_regions, "regions_along", along)
     ends, study = torch.eye(2) - torch.tensor([1.0, 0.0]), Study(nn.Linear(2, 2), torch.eye(2))
-    clock = Clock(1.5 if dear else 1.0, now=lambda: now[0])
-    density = _regions._too_dear(study, ends[0], ends[1], clock)
-    assert density == (pytest.approx(200 / math.sqrt(2)) if dear else None)
-    assert ("about" in clock.cut) == bool(dear)
+    clock = Clock(seconds, now=lambda: now[0])
+    way, part = _regions._as_far_as_time_allows(study, ends[0], ends[1], clock)
+    assert (part == 1) == whole
+    assert len(way.maps) == pytest.approx(20_000 * part, abs=1)
+    assert clock.left() > 0
+    takes = of_a_call / part + 20_000 * of_a_piece
+    why = f"no pieces between examples, of which one pair takes about {takes:.0f} s"
+    assert clock.cut == ("" if whole else why)
 
 
 def test_what_has_no_pieces_and_no_symmetry():

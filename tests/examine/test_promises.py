@@ -131,6 +131,42 @@ def test_everything_is_as_before_after_an_end(plans, error):
     assert state_of(model) == before
 
 
+def test_a_section_that_had_too_little_time_runs_once_more_if_some_is_left(plans):
+    """Half of the time is its share, then the other, which the second section does not need."""
+    runs = []
+
+    def greedy(study, clock):
+        runs.append(clock.left())
+        yield Measurement("first", 1.0)
+        if len(runs) == 1:
+            clock.cut = "1 of 2 parts"
+            return
+        yield Measurement("second", 2.0)
+
+    plans("greedy", greedy, 1.0)
+    plans("quick", numbers, 1.0)
+    section = examine(nn.Linear(2, 1), torch.rand(4, 2), budget=10.0)["greedy"]
+    assert section.status == "measured"
+    assert "second" in section
+    assert 4 < runs[0] <= 5 < runs[1] <= 10
+
+
+def test_a_second_run_that_finds_less_does_not_count(plans):
+    runs = []
+
+    def worse(study, clock):
+        runs.append(0)
+        yield Measurement("first", 1.0)
+        clock.cut = "1 of 2 parts"
+        if len(runs) == 1:
+            yield Measurement("second", 2.0)
+
+    plans("worse", worse)
+    section = examine(nn.Linear(2, 1), torch.rand(4, 2), budget=10.0)["worse"]
+    assert len(runs) == 2
+    assert "second" in section
+
+
 def test_failing_sections_do_not_stop_others(plans):
     def partial(study, clock):
         yield Measurement("first", 1.0)

@@ -24,9 +24,20 @@ from vademecum.randomness import own_randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Drawing", "Item", "NotApplicable", "Plan", "Sentence", "optional", "run_section"]
+__all__ = [
+    "Drawing",
+    "Item",
+    "NotApplicable",
+    "Plan",
+    "Sentence",
+    "optional",
+    "run_section",
+    "wants_time",
+]
 
 _NOTES = 5  # warnings that are told, at most
+_OVER = "the time was over before it came to its end"
+_SMALLER = "for want of time"
 _REENTRANT = "When use_reentrant=True"  # as torch begins what it says of such checkpoints
 _REENTRANT_WORDS = (
     "because it uses checkpoints with use_reentrant=True, through which torch takes no gradients"
@@ -166,6 +177,11 @@ def run_section(
     )  # fmt: skip
 
 
+def wants_time(section: Section) -> bool:
+    """Whether a section would have found more in more time."""
+    return section.reason == _OVER or section.reason.startswith(_SMALLER)
+
+
 def _tried(plan: Plan, study: Study, clock: Clock, found: _Found) -> tuple[Status, str, str]:
     """How far a run came, why, and the traceback."""
     try:
@@ -179,8 +195,7 @@ def _tried(plan: Plan, study: Study, clock: Clock, found: _Found) -> tuple[Statu
     except NotApplicable as error:
         return "not applicable", str(error), ""
     except OutOfTime:
-        seconds = "the time was over before it came to its end"
-        return ("partly" if found.measurements else "out of time"), seconds, ""
+        return ("partly" if found.measurements else "out of time"), _OVER, ""
     except Exception as error:  # whatever a network's own code raises
         if _refusal(error) and not found.measurements:
             says = f"because an instrument says: {_line(error)}"
@@ -192,7 +207,7 @@ def _tried(plan: Plan, study: Study, clock: Clock, found: _Found) -> tuple[Statu
             return "failed", "memory", traceback.format_exc()
         return "failed", f"{type(error).__name__}: {_line(error)}", traceback.format_exc()
     if clock.cut:
-        return "partly", f"for want of time: {clock.cut}", ""
+        return "partly", f"{_SMALLER}: {clock.cut}", ""
     return "measured", "", ""
 
 

@@ -1,7 +1,8 @@
 """The examination of a network: sections one after the other, within a budget of time.
 
 Each section has a share of what is left by what it costs, the cheapest first, so that what one does
-not need goes to those after it. A section that fails, or has no time, does not stop the others, and
+not need goes to those after it. If time is left at the end, a section that had too little runs once
+more. A section that fails, or has no time, does not stop the others, and
 the network is as it was when all is over. Time is kept in good faith: a section is asked to stop,
 and asks between calls of the network; nothing is cut within one. The command `vade examine` runs
 the work in a process of its own, which it can end.
@@ -17,7 +18,7 @@ from vademecum.arguments import number, whole
 from vademecum.claims import environment
 from vademecum.examine._clock import Clock
 from vademecum.examine._guard import guarded
-from vademecum.examine._section import Item, run_section
+from vademecum.examine._section import Item, Plan, run_section, wants_time
 from vademecum.examine._study import Study
 from vademecum.examine.dossier import Dossier, Section
 from vademecum.examine.findings import findings
@@ -27,6 +28,8 @@ from vademecum.progress import ticking
 from vademecum.randomness import own_randomness, source
 
 __all__ = ["environment_of", "examine", "run_sections", "seed_from"]
+
+_AGAIN = 2.0  # times what a section took must be left for it to run once more
 
 
 def examine(
@@ -129,10 +132,8 @@ def run_sections(
     ahead = sorted((PLANS[name] for name in names), key=lambda plan: plan.cost)
     found: dict[str, Section] = {}
     with guarded(study.model) as kept, ticking("sections", len(ahead), progress=progress) as tick:
-        while ahead:
-            plan, rest = ahead[0], sum(each.cost for each in ahead)
-            _ = plan.run  # loads what it needs, on nobody's clock but that of all
-            share = max(plan.cost / rest, min(plan.least / max(clock.left(), 1e-9), 1.0))
+
+        def run(plan: Plan, share: float) -> None:
             section = run_section(plan, study, clock.spend(share), note=note)
             changed = kept.give_back()
             if changed or not study.whole():
@@ -140,12 +141,27 @@ def run_sections(
                 section = _noted(
                     section, f"the network's code changed {what}, which was given back"
                 )
-            found[plan.name] = section
+            found[plan.name] = _fuller(found.get(plan.name), section)
             if done is not None:
-                done(section)
-            ahead = ahead[1:]
+                done(found[plan.name])
+
+        for i, plan in enumerate(ahead):
+            _ = plan.run  # loads what it needs, on nobody's clock but that of all
+            rest = sum(each.cost for each in ahead[i:])
+            run(plan, max(plan.cost / rest, min(plan.least / max(clock.left(), 1e-9), 1.0)))
             tick(1)
+        for plan in ahead:
+            short = wants_time(found[plan.name])
+            if short and clock.left() > _AGAIN * found[plan.name].seconds:
+                run(plan, 1.0)
     return [found[name] for name in names]
+
+
+def _fuller(first: Section | None, second: Section) -> Section:
+    """The one of two runs that found more; of equals the second, which had more time."""
+    if first is None or len(second.measurements) >= len(first.measurements):
+        return second
+    return first
 
 
 def _noted(section: Section, note: str) -> Section:

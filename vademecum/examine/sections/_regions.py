@@ -34,8 +34,7 @@ _PAIRS = 16  # segments between examples
 _FEW, _MANY = 100, 3000  # polygons to look for at first and at last
 _LIMIT = 20  # times as many polygons as were in sight are an error
 _SEED = "linear regions"
-_TRIAL, _LONGER = 200, 10
-"""The part of a segment by which it is seen what the whole takes, and how much longer a second."""
+_PARTS = 10_000  # of a segment, the first of which shows what the whole takes
 
 
 class Pieces(NamedTuple):
@@ -79,11 +78,13 @@ def pieces(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
 
 def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
     """Pieces on the way from one example to another."""
-    pairs, ways, lengths = _pairs(x), [], []
-    density = _too_dear(study, *pairs[0], clock)
-    if density is not None:
-        yield Pieces(density=density)
+    pairs = _pairs(x)
+    first, part = _as_far_as_time_allows(study, *pairs[0], clock)
+    if part < 1:
+        length = part * float((pairs[0][1] - pairs[0][0]).double().norm())
+        yield Pieces(density=len(first.maps) / length)
         return
+    ways, lengths = [first], [float((pairs[0][1] - pairs[0][0]).double().norm())]
     for m in clock.portions(1, len(pairs), what="pairs of examples"):
         for a, b in pairs[len(ways) : m]:
             ways.append(regions_along(study.network, a, b, memory=study.memory))
@@ -102,26 +103,23 @@ def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
         yield Pieces(between=mean, density=float(counts.sum()) / sum(lengths))
 
 
-def _too_dear(study: Study, a: Tensor, b: Tensor, clock: Clock) -> float | None:
-    """Where a whole segment has no time: pieces on a segment of length 1, from a short one."""
-
-    def tried(part: float) -> tuple[float, int]:
-        start = clock.left()
-        way = regions_along(study.network, a, a + part * (b - a), memory=study.memory)
-        return start - clock.left(), len(way.maps)
-
+def _as_far_as_time_allows(
+    study: Study, a: Tensor, b: Tensor, clock: Clock
+) -> tuple[Segments, float]:
+    """The pieces on the first part of a segment, and how large a part: the whole, if it can be."""
     if clock.left() == inf:
-        return None
-    (short, count), part = tried(1 / _TRIAL), 1 / _TRIAL
-    seconds = _TRIAL * short
-    if seconds > clock.left() > 2 * _LONGER * short:  # most of it may be what every call takes
-        part = _LONGER / _TRIAL
-        longer, count = tried(part)
-        seconds = short + (longer - short) * (_TRIAL - 1) / (_LONGER - 1)
-    if seconds <= clock.left():
-        return None
-    clock.cut = f"no pieces between examples, of which one pair takes about {seconds:.0f} s"
-    return count / (part * float((b - a).double().norm()))
+        return regions_along(study.network, a, b, memory=study.memory), 1.0
+    way, part, took = None, 0.0, 0.0
+    for size in clock.portions(1, _PARTS):
+        start, part = clock.left(), size / _PARTS
+        end = b if size == _PARTS else a + part * (b - a)
+        way = regions_along(study.network, a, end, memory=study.memory)
+        took = start - clock.left()
+    assert way is not None
+    if part < 1:
+        whole = took / part
+        clock.cut = f"no pieces between examples, of which one pair takes about {whole:.0f} s"
+    return way, part
 
 
 def _counted(study: Study, found: Pieces) -> Iterator[Item]:
