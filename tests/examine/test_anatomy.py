@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vademecum.convolution import shape_trace
 from vademecum.convolution._multiply_adds import multiply_adds
 from vademecum.examine import examine
+from vademecum.examine.sections._layers import label
 from vademecum.language import GPT
 
 
@@ -143,3 +144,7 @@ def test_gpt2_is_examined_in_ten_seconds():
     section = anatomy(model, torch.randint(50257, (4, 16)))
     assert time.perf_counter() - start < 10
     assert section.parameters == 124_439_808
+
+
+def test_long_names_keep_their_end():
+    assert [label(name, 4) for name in ("abc", "abcd", "abcde")] == ["abc", "abcd", "…cde"]

@@ -10,9 +10,14 @@ from torch import Tensor, nn
 from vademecum.examine._study import Study
 from vademecum.models import call_arguments, chosen_output, evaluation, map_tensors
 
-__all__ = ["layers_of"]
+__all__ = ["label", "layers_of"]
 
 _PORTION = 64  # examples at a time
+
+
+def label(name: str, width: int) -> str:
+    """The end of a long name, which is what tells layers apart."""
+    return name if len(name) <= width else f"…{name[1 - width :]}"
 
 
 def layers_of(

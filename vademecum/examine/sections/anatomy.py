@@ -20,6 +20,7 @@ from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing, Item, Sentence
 from vademecum.examine._study import Study
 from vademecum.examine.dossier import Measurement
+from vademecum.examine.sections._layers import label
 from vademecum.models import call_arguments, evaluation, named_tensors, peak_bytes, tensor_places
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _drawn(trace: ShapeTrace) -> "Figure":
     rows = sorted(rows, key=lambda row: -row.multiply_adds)[:_BARS] or list(trace.calls[:1])
     order = {id(row): i for i, row in enumerate(trace.calls)}
     rows = sorted(rows, key=lambda row: order[id(row)])
-    names = [f"{row.name or '(the network)'} {row.kind}"[-28:] for row in rows]
+    names = [label(f"{row.name or '(the network)'} {row.kind}", 28) for row in rows]
     height = 0.8 + 0.25 * len(rows)
     figure, axes = panels((7.5, height), 1, 3, margins=(2.3, 0.2, 0.5, 0.3), sharey=True)
     counts = (("parameters", 5), ("multiply-adds", 6), ("bytes of activations", 7))

@@ -21,7 +21,7 @@ from vademecum.examine._study import Study, named_seed
 from vademecum.examine._task import IGNORED
 from vademecum.examine.dossier import Measurement
 from vademecum.examine.sections._fresh import best_examples
-from vademecum.examine.sections._layers import layers_of
+from vademecum.examine.sections._layers import label, layers_of
 from vademecum.foundations import clopper_pearson
 from vademecum.language import LinearProbe, linear_probe
 
@@ -237,7 +237,7 @@ def _sentence(probe: LinearProbe | None, ranks: dict[str, float], words: str, of
 def _drawn(probe: LinearProbe | None, ranks: dict[str, float]) -> "Figure":
     from vademecum.canvas import panels
 
-    names = [name[-18:] for name in ranks]
+    names = [label(name, 18) for name in ranks]
     both = 1 if probe is None else 2
     size, margins = (3.6 * both, 3.6), (0.6, 0.2, 1.3, 0.3)
     figure, axes = panels(size, 1, both, margins=margins, squeeze=False)
