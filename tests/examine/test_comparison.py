@@ -121,6 +121,20 @@ def test_equal_answers_leave_room_for_a_difference():
     assert (row.p, row.verdict) == (1.0, "equal within error")
 
 
+@pytest.mark.parametrize(("mark", "drawn", "words"), [
+    ("a", 1, "the same examples"), ("a", 2, "the same examples, in another order"),
+    ("a-c", 1, "the same examples, but not the same fresh ones"), ("b", 1, "other examples"),
+    ("b-c", 1, "other examples"), (None, 1, "other examples"),
+])  # fmt: skip
+def test_what_both_have_seen(mark, drawn, words):
+    one = dossier(mean("loss", np.arange(5.0)))
+    other = dossier(mean("loss", np.arange(5.0)), examples_mark=mark, seed=drawn)
+    for pair in ((one, other), (other, one)):
+        found = compare(*pair)
+        assert found.examples == words
+        assert (found.rows[0].pairs is not None) == (words == "the same examples")
+
+
 def test_errors_of_other_examples_add_up():
     one = dossier(Measurement("loss", 1.0, 0.3), examples_mark="a", seed=1)
     other = dossier(Measurement("loss", 2.0, (1.216, 2.784)), examples_mark="b", seed=1)

@@ -130,8 +130,12 @@ def compare(a: Dossier, b: Dossier) -> Comparison:
     seeds = [d.environment.get("seed") for d in (a, b)]
     same = marks[0] is not None and marks[0] == marks[1]
     paired = same and seeds[0] == seeds[1]
-    words = "the same examples" if paired else "the same examples, in another order" if same else (
-        "other examples")  # fmt: skip
+    given = {mark.partition("-")[0] if mark else None for mark in marks}
+    words = "other examples"
+    if same:
+        words = "the same examples" if paired else "the same examples, in another order"
+    elif len(given) == 1 and None not in given:
+        words = "the same examples, but not the same fresh ones"
     found = [
         (section.name, one, other, _tested(one, other, paired=paired))
         for section in a.sections if section.name in b
