@@ -1,5 +1,7 @@
 """Steps of GPT without calls of modules, against passes over all tokens and against hooks."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -98,3 +100,56 @@ def test_what_autocast_or_other_models_do_is_left_to_them() -> None:
         assert token_step(net, caches) is None
     assert token_step(net, caches) is not None
     assert token_step(nn.Embedding(3, 3), caches) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("d", "heads"), [(12, 2), (40, 5), (768, 12), (1100, 5)])
+@pytest.mark.parametrize("lengths", [[4], [2, 4], [4, 1, 3], [1, 2, 3, 4, 4]])
+@pytest.mark.parametrize(("dtype", "tol"), [(torch.float32, 1e-5), (torch.bfloat16, 3e-2),
+                                            (torch.float16, 4e-3)])  # fmt: skip
+def test_kernels_give_what_the_model_gives(
+    d: int, heads: int, lengths: list[int], dtype: torch.dtype, tol: float
+) -> None:
+    torch.manual_seed(0)
+    net = GPT(V=50, d=d, layers=2, heads=heads, context=300).cuda().to(dtype).eval()
+    exact = copy.deepcopy(net).double()
+    n, prompt = len(lengths), torch.tensor(lengths, device="cuda")
+    tokens = torch.randint(50, (n, 300), device="cuda")
+    with torch.inference_mode():
+        caches, others = (net.make_cache(n, 290, all_slots=True) for net in (net, exact))
+        net(tokens[:, :4], cache=caches, lengths=prompt)
+        exact(tokens[:, :4], cache=others, lengths=prompt)
+        step = token_step(net, caches)
+        assert step is not None
+        for t in range(4, 280):
+            found, true = step(tokens[:, t]), exact(tokens[:, t : t + 1], cache=others)[:, 0]
+            torch.testing.assert_close(found.double(), true, rtol=0, atol=tol * true.std().item())
+            assert caches[1].lengths.equal(others[1].lengths)
+        kept = caches[1].keys[:, :, :280].double(), others[1].keys[:, :, :280]
+        torch.testing.assert_close(*kept, rtol=0, atol=tol * kept[1].std().item())
+
+
+@pytest.mark.gpu
+def test_the_model_itself_steps_where_there_are_no_kernels() -> None:
+    net = _model(torch.float32).cuda()
+    assert token_step(net, net.make_cache(1, 2, all_slots=True)) is not None
+    assert token_step(net, net.make_cache(1, 2)) is None  # whose shapes grow
+    with torch.autocast("cuda", torch.bfloat16):
+        assert token_step(net, net.make_cache(1, 2, all_slots=True)) is None
+    net = net.double()
+    assert token_step(net, net.make_cache(1, 2, all_slots=True)) is None
+
+
+@pytest.mark.gpu
+def test_kernels_refuse_a_full_cache_and_generate_the_same_text() -> None:
+    net = _model(torch.float32).cuda()
+    found = generate(net, [[0], [3, 1]], max_new_tokens=6, temperature=0)
+    afresh = generate(net, [[0], [3, 1]], max_new_tokens=6, temperature=0, cache=False)
+    assert found.tokens.equal(afresh.tokens)
+    with torch.inference_mode():
+        caches = net.make_cache(1, 2, all_slots=True)
+        net(torch.zeros(1, 2, dtype=torch.long, device="cuda"), cache=caches)
+        step = token_step(net, caches)
+        assert step is not None
+        with pytest.raises(ValueError, match="the cache is full"):
+            step(torch.zeros(1, dtype=torch.long, device="cuda"))

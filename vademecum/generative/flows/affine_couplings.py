@@ -65,9 +65,11 @@ class RealNVP(Coupling):
         self.max_log_scale = number("max_log_scale", max_log_scale, above=0, infinite=True)
 
     def _bend(self, x: Tensor, numbers: Tensor) -> Bent:
-        s, t = squashed(numbers[:, 0], self.max_log_scale), numbers[:, 1]
+        s, t = numbers.unbind(1)
+        s = squashed(s, self.max_log_scale)
         return Bent(torch.addcmul(t, x, s.exp()), s)
 
     def _unbend(self, z: Tensor, numbers: Tensor) -> Bent:
-        s, t = -squashed(numbers[:, 0], self.max_log_scale), numbers[:, 1]
+        s, t = numbers.unbind(1)
+        s = -squashed(s, self.max_log_scale)
         return Bent((z - t) * s.exp(), s)

@@ -2,9 +2,9 @@
 
 On a CPU a step of a small GPT takes as long to call modules and to look up what they hold as to
 multiply. Here torch's functions do what those modules would do, in the same order and on tensors
-that are looked up once for many steps: the numbers are those of `GPT.forward`, up to rounding. A
-model with hooks, with a module of a class that is not known here or under autocast is called as it
-is.
+that are looked up once for many steps: the numbers are those of `GPT.forward`, up to rounding. On
+a CUDA device kernels of our own do the same. A model with hooks, with a module of a class that is
+not known here or under autocast is called as it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from vademecum.attention import KeyValueCache
 from vademecum.language.networks._gpt_blocks import KINDS, Map
 from vademecum.language.networks._reading import Reading
+from vademecum.language.networks._steps_on_cuda import has_kernels, step_on_cuda
 from vademecum.language.networks._tokens import looked_up
 from vademecum.language.networks.gpt import GPT
 
@@ -35,6 +36,8 @@ def token_step(
     if not isinstance(model, GPT) or not all(map(_as_it_was_made, model.modules())):
         return None
     table, places = model.transformer.wte.weight, model.transformer.wpe.weight
+    if table.is_cuda and has_kernels(model, caches):
+        return step_on_cuda(model, caches)
     if table.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return None
     layers = [_layer(block) for block in model.transformer.h]
