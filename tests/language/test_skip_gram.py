@@ -26,7 +26,7 @@ def some_block(V=9, pieces=2, c=3, k=4, noise=7, eta=2.0**-20):
     texts = torch.arange(N + 2 * c) // 11
     reach = torch.randint(0, c + 1, (N,))
     pairs = band(texts, reach, offsets(c, torch.device("cpu")), c)
-    words, far = torch.randint(V, (N + 2 * c,)), torch.randint(V, (noise,))
+    words, far = torch.randint(V, (N + 2 * c,)), torch.randint(V, (pieces, noise))
     return Block(words, pairs, far, k, torch.tensor(eta))
 
 
@@ -48,7 +48,7 @@ def test_loss_of_a_bag_of_words():
     X, Z = torch.randn(4, 2).double(), torch.randn(4, 2).double()
     words = [0, 1, 2, 1, 3]
     feed = Feed(16, 2, 2, 3, 1, torch.device("cpu"))
-    far = torch.tensor([[3, 0]])
+    far = torch.tensor([[[3, 0]]])
     padded = np.pad(words, 2), np.pad(np.zeros(5, int), 2, constant_values=-1)
     feed.fill(Portion(*padded), torch.full((5,), 2), far, np.ones(1))
     total = 0.0

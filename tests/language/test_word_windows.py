@@ -34,7 +34,7 @@ def pairs_of_blocks(portions, c, blocks, reach):
         count = -(-words // (blocks * L))
         feed = Feed(blocks * L, c, 1, 1, count, torch.device("cpu"))
         here = torch.tensor(reach[at : at + words])
-        feed.fill(stretch, here, torch.zeros(count, 1).long(), np.ones(count))
+        feed.fill(stretch, here, torch.zeros(count, blocks, 1).long(), np.ones(count))
         at += words
         for _ in range(count):
             block = feed.block()

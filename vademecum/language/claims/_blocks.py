@@ -39,7 +39,7 @@ def block_of(
     feed = Feed(N, c, len(noise), k, 1, torch.device("cpu"))
     around = Portion(np.pad(ids, c), np.pad(owner, c, constant_values=-1))
     far = torch.full((n,), c) if reach is None else torch.tensor(reach)
-    feed.fill(around, far, torch.tensor([list(noise)]), np.array([ETA]))
+    feed.fill(around, far, torch.tensor(noise).expand(1, N // L, -1), np.array([ETA]))
     return feed.block()
 
 

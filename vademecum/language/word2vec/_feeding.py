@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vademecum.language._corpora import Portion
 from vademecum.language.word2vec._steps import Block
-from vademecum.language.word2vec._windows import band, offsets
+from vademecum.language.word2vec._windows import band, offsets, piece
 
 __all__ = ["Feed"]
 
@@ -21,7 +21,7 @@ class Feed:
     Args:
         N: How many words a block has.
         c: How far windows reach at most.
-        M: How many words of the noise serve a block.
+        M: How many words of the noise serve a piece.
         k: How many words of the noise a pair is set against.
         blocks: How many blocks there is room for.
         device: Where the buffers are.
@@ -31,7 +31,8 @@ class Feed:
         self.N, self.c, self.M, self.k, self.blocks = N, c, M, k, blocks
         where = {"dtype": torch.int64, "device": device}
         self._words, self._texts = (torch.zeros(blocks * N + 2 * c, **where) for _ in range(2))
-        self._reach, self._noise = torch.zeros(blocks * N, **where), torch.zeros(blocks, M, **where)
+        self._reach = torch.zeros(blocks * N, **where)
+        self._noise = torch.zeros(blocks, N // piece(c), M, **where)
         self._eta = torch.zeros(blocks, device=device)
         self._distance = offsets(c, device)
         self._span = torch.arange(N + 2 * c, device=device)

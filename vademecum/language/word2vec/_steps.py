@@ -11,7 +11,7 @@ of the band (`vademecum.language.word2vec._windows`), $n_t$ of them at $t$, what
   $h_t = \frac1{n_t} \sum_s x_s$.
 
 Gradients are dense products of gathered rows. The $M$ words $v_m$ drawn from the noise law serve
-all words of a block: the expectation is that of $k$ words drawn for each pair, at a fraction of the
+all words of a piece: the expectation is that of $k$ words drawn for each pair, at a fraction of the
 cost.
 """
 
@@ -33,7 +33,7 @@ class Block:
     Args:
         around: The words and the c before and after them, (N + 2 c,).
         band: Which pairs count, (N / L, L, L + 2 c).
-        noise: The words drawn from the noise law, (M,).
+        noise: The words drawn from the noise law for each piece, (N / L, M).
         negatives: The k.
         eta: The rate, a tensor without axes.
     """
@@ -43,15 +43,15 @@ class Block:
         self.L, self.c = band.shape[1], (band.shape[2] - band.shape[1]) // 2
         self.words = around[self.c : len(around) - self.c]
         self.pairs = band.sum(2).flatten()
-        self.each = negatives / len(noise)
+        self.each = negatives / noise.shape[1]
 
     def windows(self, rows: Tensor) -> Tensor:
         """The rows within reach of each piece."""
         return unfold(rows, self.L, self.c)
 
     def pieces(self, rows: Tensor) -> Tensor:
-        """The rows of the words, piece by piece."""
-        return rows.view(-1, self.L, rows.shape[1])
+        """The rows of the words, piece by piece, of numbers a column."""
+        return rows.view(len(self.noise), self.L, -1)
 
 
 class Table:
@@ -70,7 +70,7 @@ class Table:
         self.rows, self._pull = rows, rows.new_zeros(len(rows))
 
     def __getitem__(self, words: Tensor) -> Tensor:
-        return self.rows.index_select(0, words)
+        return self.rows.index_select(0, words.flatten()).view(*words.shape, -1)
 
     def move(self, words: Tensor, change: Tensor, pull: Tensor) -> None:
         """Add to the rows of words, where they may come many times, no more than is stable.
@@ -87,17 +87,18 @@ class Table:
 
 
 def _sgns(X: Table, Z: Table, block: Block) -> None:
-    x, near, far = X[block.words], Z[block.around], Z[block.noise]
-    centres, windows = block.pieces(x), block.windows(near)
-    seen = torch.bmm(centres, windows.mT).neg_().sigmoid_().mul_(block.band).mul_(block.eta)
-    drawn = (x @ far.T).sigmoid_().mul_((block.pairs * (block.each * block.eta))[:, None])
-    change = torch.bmm(seen, windows).view_as(x).addmm_(drawn, far, alpha=-1)
-    pull = seen.sum(2).view(-1) * _square(near) + drawn.sum(1) * _square(far)
-    rise = torch.bmm(seen.mT, centres).flatten(0, 1), seen.sum(1).flatten()
-    fall = (drawn.T @ x).neg_(), drawn.sum(0)
-    words = torch.cat((block.windows(block.around).flatten(), block.noise))
-    Z.move(words, torch.cat((rise[0], fall[0])), torch.cat((rise[1], fall[1])) * _square(x))
-    X.move(block.words, change, pull)
+    met = torch.cat((block.windows(block.around), block.noise), 1)
+    x, z = block.pieces(X[block.words]), Z[met]
+    scores = torch.bmm(x, z.mT)
+    near, far = scores.split((block.band.shape[2], block.noise.shape[1]), 2)
+    near.neg_()
+    scores.sigmoid_()
+    near.mul_(block.band * block.eta)
+    far.mul_(block.pieces(block.pairs * (-block.each * block.eta)))
+    change, moved = torch.bmm(scores, z), torch.bmm(scores.mT, x)
+    sizes = scores.abs_()
+    Z.move(met.flatten(), moved.flatten(0, 1), sizes.sum(1).flatten() * _square(x))
+    X.move(block.words, change.flatten(0, 1), sizes.sum(2).flatten() * _square(z))
 
 
 def _softmax(X: Table, Z: Table, block: Block) -> None:
@@ -118,22 +119,23 @@ def _softmax(X: Table, Z: Table, block: Block) -> None:
 def _cbow(X: Table, Z: Table, block: Block) -> None:
     share = _shares(X.rows, block)
     wanted, far, windows = Z[block.words], Z[block.noise], block.windows(X[block.around])
-    h = torch.bmm(share, windows).view_as(wanted)
-    some = (block.pairs > 0) * block.eta
+    means = torch.bmm(share, windows)
+    h, some = means.flatten(0, 1), (block.pairs > 0) * block.eta
     seen = (h * wanted).sum(1).neg_().sigmoid_().mul_(some)[:, None]
-    drawn = (h @ far.T).sigmoid_().mul_((some * block.each)[:, None])
-    change = (seen * wanted).addmm_(drawn, far, alpha=-1)
-    pull = seen * _square(wanted) + drawn.sum(1, keepdim=True) * _square(far)
-    pulls = torch.cat((seen[:, 0], drawn.sum(0))) * _square(h)
-    words = torch.cat((block.words, block.noise))
-    Z.move(words, torch.cat((seen * h, (drawn.T @ h).neg_())), pulls)
-    rise, pulled = (torch.bmm(share.mT, block.pieces(v)).flatten(0, 1) for v in (change, pull))
+    drawn = torch.bmm(means, far.mT).sigmoid_().mul_(block.pieces(some * block.each))
+    change = block.pieces(seen * wanted).baddbmm_(drawn, far, alpha=-1)
+    pull = block.pieces(seen * _square(wanted)) + drawn.sum(2, keepdim=True) * _square(far)
+    pulls = torch.cat((seen[:, 0], drawn.sum(1).flatten())) * _square(h)
+    words = torch.cat((block.words, block.noise.flatten()))
+    fall = torch.bmm(drawn.mT, means).neg_().flatten(0, 1)
+    Z.move(words, torch.cat((seen * h, fall)), pulls)
+    rise, pulled = (torch.bmm(share.mT, v).flatten(0, 1) for v in (change, pull))
     X.move(block.windows(block.around).flatten(), rise, pulled.flatten())
 
 
 def _square(rows: Tensor) -> Tensor:
     """The mean of the squared lengths of rows."""
-    return rows.square().mean() * rows.shape[1]
+    return torch.linalg.vector_norm(rows).square() / rows[..., 0].numel()
 
 
 def _shares(X: Tensor, block: Block) -> Tensor:
@@ -146,26 +148,30 @@ STEPS = {"sgns": _sgns, "softmax": _softmax, "cbow": _cbow}
 
 
 def _sgns_loss(X: Table, Z: Table, block: Block) -> Tensor:
-    x = X[block.words]
-    scores = torch.bmm(block.pieces(x), block.windows(Z[block.around]).mT)
-    far = F.softplus(x @ Z[block.noise].T).sum(1) * block.each
-    seen = F.softplus(-scores[block.band]).sum()
+    x = block.pieces(X[block.words])
+    scores = torch.bmm(x, block.windows(Z[block.around]).mT)
+    far = _noise_loss(x, Z, block)
+    seen = F.softplus(-scores).mul(block.band).sum()
     return (seen + (far * block.pairs).sum()) / block.pairs.sum()
+
+
+def _noise_loss(x: Tensor, Z: Table, block: Block) -> Tensor:
+    """Of each word, (N,), for vectors piece by piece."""
+    return F.softplus(torch.bmm(x, Z[block.noise].mT)).sum(2).flatten() * block.each
 
 
 def _softmax_loss(X: Table, Z: Table, block: Block) -> Tensor:
     x = X[block.words]
     scores = torch.bmm(block.pieces(x), block.windows(Z[block.around]).mT)
     normaliser = (x @ Z.rows.T).logsumexp(1)
-    return ((normaliser * block.pairs).sum() - scores[block.band].sum()) / block.pairs.sum()
+    return ((normaliser * block.pairs).sum() - scores.mul(block.band).sum()) / block.pairs.sum()
 
 
 def _cbow_loss(X: Table, Z: Table, block: Block) -> Tensor:
     wanted, some = Z[block.words], block.pairs > 0
-    h = torch.bmm(_shares(X.rows, block), block.windows(X[block.around])).view_as(wanted)
-    far = F.softplus(h @ Z[block.noise].T).sum(1) * block.each
-    each = F.softplus(-(h * wanted).sum(1)) + far
-    return each[some].mean()
+    h = torch.bmm(_shares(X.rows, block), block.windows(X[block.around]))
+    each = F.softplus(-(h.flatten(0, 1) * wanted).sum(1)) + _noise_loss(h, Z, block)
+    return each.mul(some).sum() / some.sum()
 
 
 LOSSES = {"sgns": _sgns_loss, "softmax": _softmax_loss, "cbow": _cbow_loss}
