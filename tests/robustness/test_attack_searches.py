@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.robustness.attacked import ATTACKS, attack, examples, logits, network
-from vademecum.robustness import fgsm, pgd
+from vademecum.robustness import deepfool, fgsm, pgd
 from vademecum.robustness._threat import as_threat
 from vademecum.robustness.attacks._campaign import Battle, Proposal
 from vademecum.robustness.attacks._goals import Goal
@@ -202,3 +202,27 @@ def test_weights_that_are_computed_before_each_call_are_left_alone():
     assert found.fooled.any()
     assert set(dict(layer.named_parameters())) == {"bias", "weight_g", "weight_v"}
     assert bool((logits(net, found.x).argmax(1) != y)[found.fooled].all())
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_what_left_as_fooled_is_fooled_when_asked_in_other_company(norm):
+    """Kernels round otherwise for batches of other sizes: by 4 units of the logits' precision."""
+    n = 40
+
+    class Kernels(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = network(k=3).eval()
+
+        def forward(self, x):
+            z = self.net(x)
+            unit = torch.finfo(z.dtype).eps * z.detach().abs().amax(1)
+            first = torch.tensor([1.0, 0.0, 0.0])
+            return z + (4 if len(x) == n else -4) * unit[:, None] * first
+
+    x = torch.rand(400, 2, 6, 6, generator=torch.Generator().manual_seed(3))
+    model = Kernels()
+    x = x[logits(model, x).argmax(1) == 0][:n]
+    found = deepfool(model, x, torch.zeros(n, dtype=torch.long), norm=norm)
+    assert len(x) == n
+    assert bool(found.fooled.all())

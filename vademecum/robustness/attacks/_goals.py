@@ -27,6 +27,7 @@ __all__ = ["LOSSES", "Goal", "best_classes", "best_other", "enough_classes"]
 
 LOSSES = ("ce", "margin", "dlr")
 """What an attack may climb."""
+_SECURED = 1.5  # gaps of rounding; between passes margins move by an eighth of one, see `_logits`
 
 
 class Goal(NamedTuple):
@@ -60,6 +61,10 @@ class Goal(NamedTuple):
     def reached(self, z: Tensor) -> Tensor:
         """Whether they are there by more than rounding."""
         return self.margin(z) > rounding_gap(z)
+
+    def secured(self, z: Tensor) -> Tensor:
+        """Whether they are there so far that another pass, which rounds otherwise, agrees."""
+        return self.margin(z) > _SECURED * rounding_gap(z)
 
     def loss(self, z: Tensor, kind: str) -> Tensor:
         """What the attack climbs, for each example."""

@@ -1,7 +1,8 @@
 """The best point so far of every example, and which examples are still in the fight.
 
-An example whose point fools the model leaves; its point is kept. Of the others the point with the
-largest loss is kept.
+An example whose point fools the model leaves; its point is kept. It must do so by half a gap of
+rounding more than the model's last word will ask for, which comes from a pass with other company.
+Of the others the point with the largest loss is kept.
 """
 
 import torch
@@ -48,7 +49,7 @@ class Kept:
 
     def note(self, x: Tensor, z: Tensor, value: Tensor, goal: Goal) -> Tensor | None:
         """Keep points, and let examples go that are fooled: which ones stay, None for all."""
-        there = goal.reached(z)
+        there = goal.secured(z)
         better = there | (value > self.value[self.active])
         mine = self.active[better]
         self.x[mine], self.value[mine] = x[better], value[better].to(self.value.dtype)

@@ -36,6 +36,7 @@ from vademecum.robustness.attacks.found import Attack
 
 __all__ = ["deepfool", "face_step"]
 
+_BEYOND = 3  # gaps of rounding behind a face, twice what an example needs to leave
 _RELAXED = 1.5  # of Euclidean steps with a target, below 2: 30 of 30 arrive where with 1 did 18
 
 
@@ -136,7 +137,7 @@ def _shortest(at: Tensor, z: Tensor, goal: Goal, rivals: Tensor, p: float) -> Te
     else:
         home = best_other(z, goal.target)[:, None]
     h = z.gather(1, rivals) - home
-    gap = 2 * rounding_gap(z)
+    gap = _BEYOND * rounding_gap(z)
     best = torch.full_like(gap, torch.inf)
     step = torch.zeros_like(at)
     for j in range(rivals.shape[1]):
