@@ -45,8 +45,9 @@ def test_what_fools_is_kept_although_another_point_has_more_loss():
         found = kept.note(z, z, value, Goal(y))
         assert (None if found is None else found.tolist()) == stays
     assert float(Goal(y[:1]).loss(sharp, "ce")) < float(Goal(y[:1]).loss(spread, "ce"))
-    assert kept.fooled.tolist() == [True, False]
-    assert torch.equal(kept.x, torch.cat([sharp, spread]))
+    found = kept.proposal()
+    assert found.fooled.tolist() == [True, False]
+    assert torch.equal(found.x, torch.cat([sharp, spread]))
 
 
 def test_restarts_begin_elsewhere_even_if_the_first_does_not():

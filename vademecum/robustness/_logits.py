@@ -67,7 +67,7 @@ class Classifier:
     def __call__(self, x: Tensor) -> Tensor:
         """The logits (n, k), without a graph."""
         with torch.no_grad():
-            return torch.cat([self.traced(part) for part in self._parts(x)])
+            return _joined([self.traced(part) for part in self._parts(x)])
 
     def traced(self, x: Tensor) -> Tensor:
         """The logits (n, k), with a graph where autograd is on."""
@@ -90,25 +90,22 @@ class Classifier:
             x = x.clone() if x.is_inference() else x  # which autograd would refuse
             parts = [part.detach().requires_grad_() for part in self._parts(x)]
             outputs = [self.traced(part) for part in parts]
-            z = torch.cat(outputs).detach().requires_grad_()
+            if not outputs[0].requires_grad:
+                raise ValueError(
+                    "model must be differentiable in x, and its logits are constants: an attack"
+                    " without gradients is `square`"
+                )
+            z = _joined(outputs)
             values = objective(z)
-            (cotangent,) = torch.autograd.grad(values.sum(), z)
-        if not outputs[0].requires_grad:
-            raise ValueError(
-                "model must be differentiable in x, and its logits are constants: an attack without"
-                " gradients is `square`"
-            )
-        pieces = zip(outputs, parts, cotangent.split([len(part) for part in parts]), strict=True)
-        found = [self._pulled(*piece) for piece in pieces]
-        gradient = found[0] if len(found) == 1 else torch.cat(found)
-        return z.detach(), values.detach(), gradient.contiguous()
+            found = torch.autograd.grad(values.sum(), parts, allow_unused=True)
+        slopes = [
+            torch.zeros_like(part) if slope is None else slope.nan_to_num(0.0)
+            for part, slope in zip(parts, found, strict=True)
+        ]
+        return z.detach(), values.detach(), _joined(slopes).contiguous()
 
     def _parts(self, x: Tensor) -> tuple[Tensor, ...]:
         return (x,) if self._portion is None else x.split(self._portion)
-
-    def _pulled(self, z: Tensor, x: Tensor, cotangent: Tensor) -> Tensor:
-        (found,) = torch.autograd.grad(z, x, cotangent, allow_unused=True)
-        return torch.zeros_like(x) if found is None else found.nan_to_num(0.0)
 
 
 @contextmanager
@@ -191,6 +188,10 @@ def finite(z: Tensor, where: str) -> Tensor:
         bad = z[~z.isfinite()][0].item()
         raise ValueError(f"logits of model must be finite, got {bad} at {where}")
     return z
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _look_at(logits: Classifier, x: Tensor, y: Tensor | None, *, steady: bool) -> None:

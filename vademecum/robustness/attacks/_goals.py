@@ -84,14 +84,13 @@ class Goal(NamedTuple):
 
 def best_other(z: Tensor, y: Tensor) -> Tensor:
     """The largest logit of another class."""
-    own = torch.zeros_like(z, dtype=torch.bool).scatter_(1, y[:, None], True)
-    return z.masked_fill(own, -torch.inf).amax(1)
+    return z.scatter(1, y[:, None], -torch.inf).amax(1)
 
 
 def best_classes(z: Tensor, y: Tensor, count: int) -> Tensor:
     """The likeliest other classes (n, count), or all of them, the likeliest first."""
-    own = torch.zeros_like(z, dtype=torch.bool).scatter_(1, y[:, None], True)
-    return z.masked_fill(own, -torch.inf).topk(min(count, z.shape[1] - 1), dim=1).indices
+    others = z.scatter(1, y[:, None], -torch.inf)
+    return others.topk(min(count, z.shape[1] - 1), dim=1).indices
 
 
 def enough_classes(kind: str, k: int, *, targeted: bool) -> None:

@@ -30,6 +30,6 @@ def sparse_search(battle: Battle, *, steps: int, loss: str) -> Proposal:
         if t == steps or not len(x0):
             return kept.proposal()
         t += 1
-        kept.steps[kept.active] += 1
+        kept.count(steps=1)
         count = (threat.radius * t / steps - 1e-6).ceil()
         x = threat._replace(radius=count).furthest(x0, slope)

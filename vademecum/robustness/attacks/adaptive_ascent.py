@@ -167,7 +167,7 @@ def _climb(battle: Battle, kept: Kept, steps: int, loss: str) -> None:
             goal, threat = goal.rows(stay), threat.rows(stay)
         if not len(s.x):
             return
-        kept.steps[kept.active] += 1
+        kept.count(steps=1)
         x = _moved(threat, s, 0.75 if k else 1.0)
         seen, z, value, slope = kept.look(battle, x, goal, loss, gradient=k + 1 < steps)
         stay = kept.note(seen, z, value, goal)

@@ -114,7 +114,7 @@ def _search(battle: Battle, *, steps: int, overshoot: float, candidates: int) ->
                 goal, box = goal.rows(stay), box.rows(stay)
         if k == steps or not len(x):
             break
-        kept.queries[kept.active] += 1
+        kept.count(queries=1)
         with torch.enable_grad():
             at = x.detach().requires_grad_()
             z = battle.logits.traced(at)
@@ -125,7 +125,7 @@ def _search(battle: Battle, *, steps: int, overshoot: float, candidates: int) ->
             r = r + _RELAXED * _shortest(at, z, goal, rivals, 2.0)
         else:
             r = r + _shortest(at, z, goal, rivals, NORMS[threat.norm])
-        kept.steps[kept.active] += 1
+        kept.count(steps=1)
         x = box.nearest(x0, x0 + (1 + overshoot) * r)
     return kept.proposal()
 

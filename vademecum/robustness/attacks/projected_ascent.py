@@ -145,7 +145,7 @@ def _ascend(
             size = slope.flatten(1).abs().sum(1).clamp(min=torch.finfo(slope.dtype).tiny)
             v = slope = v.mul_(momentum).add_(slope / per_example(size, slope))
         x = _moved(threat, x0, x, slope, alpha, low, high)
-        kept.steps[kept.active] += 1
+        kept.count(steps=1)
 
 
 def _moved(

@@ -100,16 +100,16 @@ def square_search(battle: Battle, *, steps: int, share: float = 0.8) -> Proposal
     k, tries = 0, 1
     while True:
         seen, z, value = _best_of(battle, kept, x, goal, tries)
-        if bool((value > kept.value[kept.active]).any()):
+        if bool((value > kept.value).any()):
             stay = kept.note(seen, z, value, goal)
             if stay is not None:
                 x0, limits = x0[stay], (limits[0][stay], limits[1][stay])
                 goal, threat = goal.rows(stay), threat.rows(stay)
-            best = kept.x[kept.active]
+            best = kept.best
         if k == steps or not len(x0):
             return kept.proposal()
         tries = 1 if 10 * k < steps else min(TRIES, steps - k)
-        kept.steps[kept.active] += tries
+        kept.count(steps=tries)
         part = share / 2 ** sum(k / steps > at for at in _HALVINGS)
         drawn = _drawn(battle, kept.active, tries, 5 + shape[0]).flatten(0, 1)
         several = (t.repeat_interleave(tries, 0) for t in (best, x0, *limits, threat.radius))
@@ -124,7 +124,7 @@ def _best_of(
     rows = torch.arange(len(goal.y), device=x.device).repeat_interleave(tries)
     x = battle.settled(kept.active[rows], x)
     z = battle.logits(x)
-    kept.queries[kept.active] += tries
+    kept.count(queries=tries)
     value = goal.rows(rows).margin(z)
     first = torch.arange(0, len(value), tries, device=x.device)
     chosen = first + value.view(-1, tries).argmax(1)
