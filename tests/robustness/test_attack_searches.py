@@ -9,6 +9,7 @@ from torch import nn
 
 from tests.robustness.attacked import ATTACKS, attack, examples, logits, network
 from vademecum.robustness import deepfool, fgsm, pgd
+from vademecum.robustness._logits import Classifier
 from vademecum.robustness._threat import as_threat
 from vademecum.robustness.attacks._campaign import Battle, Proposal
 from vademecum.robustness.attacks._goals import Goal
@@ -227,3 +228,29 @@ def test_what_left_as_fooled_is_fooled_when_asked_in_other_company(norm):
     found = deepfool(model, x, torch.zeros(n, dtype=torch.long), norm=norm)
     assert len(x) == n
     assert bool(found.fooled.all())
+
+
+def test_batches_are_filled_up_to_few_sizes_and_nothing_else_changes():
+    net, sizes = network().eval(), list[int]()
+    x = torch.rand(37, 2, 6, 6, generator=torch.Generator().manual_seed(3))
+    net.register_forward_hook(lambda module, given, out: sizes.append(len(given[0])))
+    filled, plain = Classifier(net, rungs=True), Classifier(net)
+    for n, size in ((37, 37), (36, 37), (33, 37), (32, 32), (29, 32), (18, 20), (9, 10), (7, 7)):
+        one, other = (f.gradient(x[:n], lambda z: z.square().sum(1)) for f in (filled, plain))
+        assert sizes[-2:] == [size, n]
+        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(filled(x[:n]), plain(x[:n]))
+
+
+def test_what_fills_a_batch_adds_nothing_to_a_gradient():
+    """Not even where a derivative is infinite, and infinity times 0 is not a number."""
+
+    class Root(nn.Module):
+        def forward(self, x):
+            return torch.stack([x[:, 0] + x.sum(1).sqrt(), x[:, 1]], 1)
+
+    x = torch.zeros(12, 2)
+    filled = Classifier(Root(), rungs=True)
+    filled(x)
+    *_, slope = filled.gradient(x[:9], lambda z: z[:, 0])
+    assert bool((slope == torch.finfo(torch.float32).max).all())
