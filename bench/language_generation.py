@@ -1,5 +1,6 @@
 """Rows of the room `language`: text from a causal model with a cache, greedily."""
 
+import copy
 import importlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -43,10 +44,22 @@ def _same(mine: Tensor, other: Tensor) -> None:
     assert mine.equal(other), "the tokens differ"
 
 
-def _nearly(mine: Tensor, other: Tensor) -> None:
-    """In half precision a tie may be broken in another way, and what follows differs."""
-    same = (mine == other).cumprod(1).double().mean()
-    assert float(same) > 0.05, f"the tokens differ: {float(same):.3f} of them agree"
+def _nearly(net: GPT, prompt: Tensor, mine: Tensor, other: Tensor) -> None:
+    """In half precision a near tie may be broken in another way; what follows differs then.
+
+    So where rows part, both tokens must be among the best: in single precision their logits lie no
+    further below the largest than a tenth of all logits' deviation. Rounding moves a logit of this
+    model by 0.013 of it, and the difference of two logits on two sides by twice as much.
+    """
+    exact = copy.deepcopy(net).float()
+    for row, a, b in zip(prompt, mine, other, strict=True):
+        apart = (a != b).nonzero()
+        if len(apart):
+            t = int(apart[0])
+            with torch.no_grad():
+                logits = exact(torch.cat((row, a[:t]))[None])[0, -1]
+            gap = float((logits.max() - logits[[a[t], b[t]]]).max() / logits.std())
+            assert gap < 0.1, f"token {t} differs, and one lies {gap:.3f} below the best"
 
 
 class _Plain(nn.Module):
@@ -133,10 +146,11 @@ def _small(device: torch.device) -> Iterator[Row]:
 
 
 def _large(device: torch.device, n: int) -> Iterator[Row]:
-    kinds = ((torch.float32, _same), (torch.bfloat16, _nearly))
-    for dtype, agree in kinds if n == 1 else kinds[1:]:
+    kinds = (torch.float32, torch.bfloat16)
+    for dtype in kinds if n == 1 else kinds[1:]:
         net = _model(device, dtype)
         prompt = torch.randint(net.V, (n, 64), device=device)
+        agree = _same if dtype == torch.float32 else partial(_nearly, net, prompt)
         new = 256
         peers = {
             "transformers": _transformers(net, prompt, new),
