@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from vademecum.arguments import whole
 from vademecum.gradients._compared_passes import record
 from vademecum.gradients._independent_rows import portions_of, study
+from vademecum.gradients._layer_calls import LayerCall
 from vademecum.gradients._layer_rules import EMBEDDING
-from vademecum.gradients._recorded_pass import LayerCall, Pass
+from vademecum.gradients._recorded_pass import Pass
 from vademecum.gradients.network_function import Functional, functional
 from vademecum.models import (
     Loss,

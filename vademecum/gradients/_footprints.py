@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vademecum.gradients._layer_calls import Layer
 from vademecum.gradients._layer_rules import COPY
-from vademecum.gradients._recorded_pass import Layer, Pass, rows_of, run
+from vademecum.gradients._recorded_pass import Pass, rows_of, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import Moves, map_tensors, tensor_places
 from vademecum.randomness import global_state

@@ -35,8 +35,9 @@ from vademecum.gradients._footprints import (
     state_of,
     weighed,
 )
+from vademecum.gradients._layer_calls import Layer
 from vademecum.gradients._layer_rules import COPY, EMBEDDING
-from vademecum.gradients._recorded_pass import Layer, Pass, copied, covered, layers_of, run
+from vademecum.gradients._recorded_pass import Pass, copied, covered, layers_of, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Entangled,

@@ -1,8 +1,9 @@
 r"""One forward pass that remembers, and backward passes that stop at the layers.
 
-Hooks note for every call of a layer its input $a$ and the place of its output $z$ in autograd's
-graph; they are gone when the pass is over. A backward pass then asks for $b = \partial \langle u, f
-\rangle / \partial z$ alone, so that no parameter's gradient is ever summed over the examples.
+For every call of a layer its input $a$ and the place of its output $z$ in autograd's graph are
+noted, around the layer's `forward`, which is back when the pass is over. A backward pass then asks
+for $b = \partial \langle u, f \rangle / \partial z$ alone, so that no parameter's gradient is ever
+summed over the examples.
 
 The layers' rules tell the whole story if in autograd's graph every use of a parameter is one of the
 recorded calls (so weights that are tied, shared or used by hand are seen), nothing has changed
@@ -11,18 +12,19 @@ their inputs in place since, and examples stay in their rows along the first axi
 
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from vademecum.arrays import empty
-from vademecum.gradients._layer_rules import EMBEDDING, Rule, rule_for
-from vademecum.gradients._shared_tensors import THROUGH, Computed, SharedTensors, Use, copies_for
+from vademecum.gradients._layer_calls import Layer, LayerCall, Notes
+from vademecum.gradients._layer_rules import EMBEDDING, rule_for
+from vademecum.gradients._shared_tensors import THROUGH, Computed, SharedTensors, Use
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     cannot_be_mapped,
@@ -33,7 +35,7 @@ from vademecum.models import (
     warn_of_slow_path,
 )
 
-__all__ = ["Layer", "LayerCall", "Pass", "copied", "covered", "layers_of", "rows_of", "run"]
+__all__ = ["Pass", "copied", "covered", "layers_of", "rows_of", "run"]
 
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",
@@ -41,26 +43,6 @@ _MOVERS = (  # operations that may send rows to other places
 _ONE_BY_ONE = {"cpu"}  # devices where backward passes that go together would not pay
 _LEAF = "torch::autograd::AccumulateGrad"
 Key = tuple[Node, int] | str
-
-
-class Layer(NamedTuple):
-    """A submodule with parameters, its rule if it has one, and how the model calls these."""
-
-    module: nn.Module
-    rule: Rule | None
-    names: dict[str, str]
-
-
-class LayerCall(NamedTuple):
-    """One call of a layer: its input, where its output is in the graph, and its parameters."""
-
-    rule: Rule
-    layer: Any  # what the rule asks for more
-    names: dict[str, str]  # of its parameters, as the rule and as the model calls them
-    a: Tensor
-    version: int  # of the input, which an operation in place would move on
-    z: GradientEdge | None  # None where there is no graph
-    lengths: tuple[int, int]  # of the first axes of input and output
 
 
 class Pass(NamedTuple):
@@ -131,46 +113,12 @@ def run(
     if graph:
         parameters = {name: p.detach().requires_grad_() for name, p in parameters.items()}
     n = count_examples(x, checked=True) if shared or copies else 0
-    notes = _Notes(n, copies or {})
-    tensors = SharedTensors(n, [*parameters.values(), *f.all_parameters] if shared else [])
-    with ExitStack() as stack, torch.set_grad_enabled(graph):
-        for module, rule, names in layers:
-            if rule is None:
-                continue
-            after = partial(notes.note, rule, names)
-            if shared:  # then what the layer does is none of its business
-                stack.callback(module.register_forward_pre_hook(tensors.pause).remove)
-                after = partial(tensors.go_on, after)
-            # First, since other hooks may change the output.
-            stack.callback(module.register_forward_hook(after, prepend=True).remove)
-        if shared:
-            stack.enter_context(tensors)
+    tensors = SharedTensors(n, [*parameters.values(), *f.all_parameters]) if shared else None
+    notes = Notes(n, copies or {}, tensors)
+    with torch.set_grad_enabled(graph), tensors or nullcontext(), notes.of(layers):
         result = f.call(parameters, x)
     output = rows_of(result, x) if graph or isinstance(result, Tensor) else torch.empty(0)
-    return Pass(parameters, result, output, notes.calls, tensors.uses)
-
-
-class _Notes:
-    """Notes of the calls of layers, as hooks make them."""
-
-    def __init__(self, n: int, copies: Mapping[str, int]):
-        self.n, self.copies, self.calls = n, copies, list[LayerCall]()
-
-    def note(
-        self, rule: Rule, names: dict[str, str], module: Any, args: Any, z: Tensor
-    ) -> Tensor | None:
-        """Note a call, and give each example a copy of what it makes for all, if that is known."""
-        a, made = args[0] if args else None, None
-        if not isinstance(a, Tensor) or not a.ndim:
-            return None
-        if self.copies and rule is EMBEDDING and (axes := self.copies.get(names["weight"])):
-            made = copies_for(self.n, z, axes)
-            if made is not None:
-                z, a = made, a[None].expand(self.n, *a.shape)
-        place = None if z.grad_fn is None else GradientEdge(z.grad_fn, z.output_nr)
-        version, lengths = a._version if place else 0, (len(a), len(z) if z.ndim else 0)
-        self.calls.append(LayerCall(rule, module, names, a, version, place, lengths))
-        return made
+    return Pass(parameters, result, output, notes.calls, tensors.uses if tensors else [])
 
 
 def copied(done: Pass) -> dict[str, int]:

@@ -73,14 +73,13 @@ class SharedTensors(TorchFunctionMode):
         self._own = {id(p) for p in parameters}
         self._paused = False
 
-    def pause(self, *_: Any) -> None:
-        """Let functions be, within a layer that is recorded as such."""
+    def let_be(self, layer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a layer gives that is noted as such: what it does in itself is not seen."""
         self._paused = True
-
-    def go_on(self, note: Callable[..., Any], *call: Any) -> None:
-        """See functions again, after a note of the call that this does not see, either."""
-        handle_torch_function(note, (), *call)
-        self._paused = False
+        try:
+            return handle_torch_function(layer, (), *args, **kwargs)
+        finally:
+            self._paused = False
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None

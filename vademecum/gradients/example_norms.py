@@ -35,8 +35,9 @@ from vademecum.gradients._example_passes import (
     over_batches,
     passes,
 )
+from vademecum.gradients._layer_calls import LayerCall
 from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
-from vademecum.gradients._recorded_pass import LayerCall, Pass
+from vademecum.gradients._recorded_pass import Pass
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     Loss,
