@@ -15,11 +15,12 @@ from vademecum.gradients._layer_calls import Layer
 from vademecum.gradients._layer_rules import COPY
 from vademecum.gradients._recorded_pass import Pass, rows_of, run
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Moves, map_tensors, tensor_places
+from vademecum.models import Entangled, Moves, map_tensors, rows_are_separate, tensor_places
 from vademecum.randomness import global_state
 
 __all__ = [
-    "Footprint", "draws_of", "dtypes_of", "footprint", "moves", "run_inputs", "state_of", "weighed",
+    "Footprint", "draws_of", "dtypes_of", "footprint", "insist_on_separate_rows", "moves",
+    "run_inputs", "state_of", "weighed",
 ]  # fmt: skip
 
 _PLAIN = frozenset({bool, int, float, str})
@@ -131,3 +132,12 @@ def run_inputs(f: Functional, x: Any) -> Pass:
         result = f(f.theta, map_tensors(x, leaf))
         output = rows_of(result, x)
     return Pass(leaves if output.requires_grad else {}, result, output, [], [])
+
+
+def insist_on_separate_rows(done: Pass) -> None:
+    """Refuse a network by a pass of which the parameters are inputs."""
+    if done.parameters and not rows_are_separate(done.output, list(done.parameters.values())):
+        raise Entangled(
+            "model must treat examples independently in evaluation mode, but outputs have"
+            " derivatives in the inputs of other examples"
+        )

@@ -30,6 +30,7 @@ from vademecum.gradients._footprints import (
     draws_of,
     dtypes_of,
     footprint,
+    insist_on_separate_rows,
     moves,
     run_inputs,
     state_of,
@@ -49,7 +50,6 @@ from vademecum.models import (
     out_of_memory,
     refuse_batch_statistics,
     row_is_alone,
-    rows_are_separate,
 )
 
 __all__ = [
@@ -132,7 +132,8 @@ def study(
 ) -> Plan:
     """How a network treats examples, from passes with three of them, and with two if need be.
 
-    The former has been made already for a `plan` that is given.
+    The former has been made already for a `plan` that is given. Where more than three are to go
+    through at once (by rules, or in `x`), the outputs of that pass are for the caller to compare.
 
     Raises:
         ValueError: If there is nothing to differentiate, or the examples influence each other, or
@@ -181,15 +182,10 @@ def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"], plan: Plan 
     three = map_tensors(x, itemgetter(rows))
     plan = plan or (_as_before(f, three, rows) if wrt == "theta" else None)
     plan = plan or _anew(f, three, rows, wrt)
-    if not plan.covered or n <= len(rows):  # or else the full pass tells
+    if n <= len(rows) or (wrt == "theta" and not plan.covered):  # or else the full pass tells
         plan = _in_other_company(f, plan, map_tensors(x, itemgetter(rows[:0:-1])), wrt)
-    if not plan.covered:
-        done = run_inputs(f, three)
-        if done.parameters and not rows_are_separate(done.output, list(done.parameters.values())):
-            raise Entangled(
-                "model must treat examples independently in evaluation mode, but outputs have"
-                " derivatives in the inputs of other examples"
-            )
+    if wrt == "theta" and not plan.covered:
+        insist_on_separate_rows(run_inputs(f, three))
     return plan
 
 
@@ -246,6 +242,8 @@ def _studied(
             " numbers, so that chance may move its outputs"
         )
     shape, saved = differentiable_output(done.output, len(rows)).shape[1:], saved // len(rows)
+    if wrt == "x":
+        insist_on_separate_rows(done)
     found = covered(done) if wrt == "theta" else None
     apart, few = found is not None and is_apart(f, found, 1, anew=True), footprint(done)
     return Plan(
