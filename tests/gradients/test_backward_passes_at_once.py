@@ -44,8 +44,8 @@ def test_all_at_once(name, monkeypatch):
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
 def test_an_error_of_a_hundredth_is_seen_at_any_size(size, monkeypatch):
     class Scaled(nn.Sequential):
-        def forward(self, x):
-            return size * super().forward(x)
+        def forward(self, input):
+            return size * super().forward(input)
 
     net = Scaled(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     x, together = torch.randn(5, 3).double(), blocks.together

@@ -3,10 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import mse_loss
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.gradients.test_whole_batches import INSTRUMENTS, Batch, N, data
 from vademecum.gradients.network_function import functional
+from vademecum.gradients.per_example import per_example_gradients
 
 
 def without_graph(h, x):
@@ -19,6 +21,43 @@ def test_a_model_that_computes_in_another_way_without_a_graph(instrument):
     first, *others = (INSTRUMENTS[instrument](net, x, y) for _ in range(3))
     for found in others:
         torch.testing.assert_close(found, first, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("instrument", ["gradients", "norms"])
+def test_a_known_model_that_goes_another_way_is_studied_anew(instrument):
+    """Nothing but its graph tells, and each example by itself would be its own mean."""
+    together = list[bool]()
+    net, (x, y) = Batch(lambda h, x: h - h.mean(0) if together else h).double(), data()
+    INSTRUMENTS[instrument](net, x, y)
+    together.append(True)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="in evaluation mode"):
+            INSTRUMENTS[instrument](net, x, y)
+
+
+class Direct(nn.Module):
+    """Its code calls the `forward` of a layer itself, and may fail."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        if x.shape[1] != 3:
+            raise RuntimeError("three numbers, please")
+        return self.last(self.first.forward(x).tanh())
+
+
+def test_layers_whose_forward_is_called_directly():
+    net, x, y = Direct().double(), torch.randn(5, 3).double(), torch.randn(5, 2).double()
+    own = list(net.parameters())
+    each = [torch.autograd.grad(mse_loss(net(a), b), own)
+            for a, b in zip(x.split(1), y.split(1), strict=True)]  # fmt: skip
+    wanted = torch.stack([torch.cat([g.flatten() for g in one]) for one in each])
+    torch.testing.assert_close(per_example_gradients(net, x, y, loss=mse_loss), wanted)
+    with pytest.raises(RuntimeError, match="three numbers"):
+        per_example_gradients(net, x[:, :2], y, loss=mse_loss)
+    assert all("forward" not in vars(module) for module in net.modules())
 
 
 class Looks(TorchDispatchMode):

@@ -46,7 +46,19 @@ def unpacked(h, p):
     return h + p / (length * width)
 
 
+def unseen(change):
+    """Added after a change in place that autograd does not see."""
+
+    def meet(h, p):
+        change(p.detach())
+        return h + p
+
+    return meet
+
+
 MEETINGS = {
+    "scaled unseen": unseen(lambda p: p.mul_(2)),
+    "without the first, unseen": unseen(lambda p: p[0].zero_()),
     "repeated": lambda h, p: h + p.repeat(len(h), 1, 1),
     "tiled": lambda h, p: h * p.tile(len(h), 1, 1),
     "contracted": lambda h, p: h * torch.einsum("ntd,td->nt", h, p)[..., None],

@@ -144,7 +144,7 @@ def copied(done: Pass) -> dict[str, int]:
     found: dict[str, int] = {}
     for use in done.uses:
         q = use.tensors.get("value")
-        edge = None if q is None or q.grad_fn is None or q._version else (q.grad_fn, q.output_nr)
+        edge = None if q is None or q.grad_fn is None else (q.grad_fn, q.output_nr)
         names = None if edge is None else made.pop(edge, None)
         if names is None:
             return {}
