@@ -35,7 +35,17 @@ from vademecum.models import (
     warn_of_slow_path,
 )
 
-__all__ = ["ONE_BY_ONE", "Pass", "copied", "covered", "layers_of", "rows_of", "run", "together"]
+__all__ = [
+    "ONE_BY_ONE",
+    "LayerCall",
+    "Pass",
+    "copied",
+    "covered",
+    "layers_of",
+    "rows_of",
+    "run",
+    "together",
+]
 
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",

@@ -34,9 +34,8 @@ from torch.autograd.graph import Node, get_gradient_edge
 from vademecum.arrays import portions
 from vademecum.gradients._compared_passes import record
 from vademecum.gradients._independent_rows import portions_of, study
-from vademecum.gradients._layer_calls import LayerCall
 from vademecum.gradients._layer_rules import gram_is_smaller, squared_norm
-from vademecum.gradients._recorded_pass import Pass
+from vademecum.gradients._recorded_pass import LayerCall, Pass
 from vademecum.gradients.network_function import Functional
 from vademecum.models import Entangled, Loss, described, differentiable_output, loss_for
 from vademecum.optimization.sharpest_direction import NotFinite
