@@ -69,6 +69,36 @@ def test_rows_that_are_pulled_too_hard_move_less():
     assert table.rows.flatten().tolist() == [2.0, 3.0, 0.0]
 
 
+def test_steps_are_shortened_by_the_weights_of_scores_and_the_mean_square_of_vectors():
+    """By the definition, score by score, where some rows are pulled too hard and some are not."""
+    eta, c, k, noise = 0.02, 3, 4, 7
+    block = some_block(c=c, k=k, noise=noise, eta=eta)
+    rows = [torch.randn(9, 5).double().requires_grad_() for _ in range(2)]
+    loss = LOSSES["sgns"](Table(rows[0]), Table(rows[1]), block) * block.pairs.sum()
+    slopes = torch.autograd.grad(-loss, rows)
+    X, Z = (row.detach() for row in rows)
+    words, met, pull = block.words.view(-1, piece(c)), [], torch.zeros(2, 9).double()
+    for i, own in enumerate(words):
+        around = block.around[i * len(own) :][: len(own) + 2 * c]
+        met += [*around.tolist(), *block.noise[i].tolist()]
+        for t, w in enumerate(own):
+            near = around[block.band[i, t]]
+            weights = [(v, torch.sigmoid(-X[w] @ Z[v])) for v in near]
+            share = k * len(near) / noise
+            weights += [(v, share * torch.sigmoid(X[w] @ Z[v])) for v in block.noise[i]]
+            for v, weight in weights:
+                pull[0, w] += eta * weight
+                pull[1, v] += eta * weight
+    squares = Z[met].square().sum(1).mean(), X[block.words].square().sum(1).mean()
+    x, z = Table(X.clone()), Table(Z.clone())
+    STEPS["sgns"](x, z, block)
+    for table, old, slope, sum_, square in zip((x, z), (X, Z), slopes, pull, squares, strict=True):
+        slow = (sum_ * square / 2).clamp(min=1)
+        assert slow.min() == 1 < slow.max()
+        wanted = old + eta * slope / slow[:, None]
+        torch.testing.assert_close(table.rows, wanted, rtol=1e-6, atol=1e-7)
+
+
 def descent(texts, **options):
     model = SkipGram(min_count=1, **options)
     corpus = read_corpus(texts, min_count=1, memory=None)

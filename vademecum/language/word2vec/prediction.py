@@ -15,7 +15,7 @@ is
 with the noise law $q(v) \propto p(v)^{0.75}$ of the words' frequencies $p$. Before that words are
 dropped at random, and one of frequency $p$ is left with probability
 $\min\{1, \sqrt{\tau / p} + \tau / p\}$. The gradients are those of these sums, of a block of words
-at a time; words drawn from the noise serve a whole block
+at a time; words drawn from the noise serve a whole piece of it, 16 words or more
 (`vademecum.language.word2vec._steps`). The optimum of `sgns` with free scores is
 $x_w^\top z_v = \log \frac{P(v \mid w)}{k\, q(v)}$, a shifted pointwise mutual information (the
 claim `sgns_optimum`).
