@@ -1,4 +1,4 @@
-"""Word vectors by prediction: steps against autograd, laws of what is drawn, what is learnt."""
+"""Word vectors by prediction: laws of what is drawn, losses, what is learnt, mistakes."""
 
 import math
 import re
@@ -10,93 +10,11 @@ import torch
 from scipy.stats import chisquare
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from torch.nn import functional as F
 
 from vademecum.language import SkipGram
-from vademecum.language._corpora import Portion
 from vademecum.language.word2vec._descent import Descent
-from vademecum.language.word2vec._feeding import Feed
 from vademecum.language.word2vec._passes import read_corpus
-from vademecum.language.word2vec._steps import LOSSES, STEPS, Block, Table
-from vademecum.language.word2vec._windows import band, offsets, piece
-
-
-def some_block(V=9, pieces=2, c=3, k=4, noise=7, eta=2.0**-20):
-    N = pieces * piece(c)
-    texts = torch.arange(N + 2 * c) // 11
-    reach = torch.randint(0, c + 1, (N,))
-    pairs = band(texts, reach, offsets(c, torch.device("cpu")), c)
-    words, far = torch.randint(V, (N + 2 * c,)), torch.randint(V, (pieces, noise))
-    return Block(words, pairs, far, k, torch.tensor(eta))
-
-
-@pytest.mark.parametrize("objective", STEPS)
-def test_steps_follow_the_gradients_of_losses(objective):
-    block, eta = some_block(), 2.0**-20
-    rows = [torch.randn(9, 5).double().requires_grad_() for _ in range(2)]
-    terms = int((block.pairs > 0).sum() if objective == "cbow" else block.pairs.sum())
-    loss = LOSSES[objective](Table(rows[0]), Table(rows[1]), block)
-    wanted = torch.autograd.grad(-terms * loss, rows)
-    x, z = (Table(r.detach().clone()) for r in rows)
-    STEPS[objective](x, z, block)
-    for table, row, slope in zip((x, z), rows, wanted, strict=True):
-        torch.testing.assert_close((table.rows - row.detach()) / eta, slope, rtol=1e-6, atol=1e-7)
-
-
-def test_loss_of_a_bag_of_words():
-    """By the definition, word by word."""
-    X, Z = torch.randn(4, 2).double(), torch.randn(4, 2).double()
-    words = [0, 1, 2, 1, 3]
-    feed = Feed(16, 2, 2, 3, 1, torch.device("cpu"))
-    far = torch.tensor([[[3, 0]]])
-    padded = np.pad(words, 2), np.pad(np.zeros(5, int), 2, constant_values=-1)
-    feed.fill(Portion(*padded), torch.full((5,), 2), far, np.ones(1))
-    total = 0.0
-    for t, word in enumerate(words):
-        near = [words[s] for s in range(5) if 0 < abs(s - t) <= 2]
-        h = X[near].mean(0)
-        total -= float(F.logsigmoid(h @ Z[word]) + 1.5 * F.logsigmoid(-Z[[3, 0]] @ h).sum())
-    found = LOSSES["cbow"](Table(X), Table(Z), feed.block())
-    assert math.isclose(float(found), total / 5, rel_tol=1e-12)
-
-
-def test_rows_that_are_pulled_too_hard_move_less():
-    table = Table(torch.zeros(3, 1))
-    words, change = torch.tensor([0, 1, 1]), torch.ones(3, 1)
-    table.move(words, change.clone(), torch.tensor([1.0, 3.0, 1.0]))
-    assert table.rows.flatten().tolist() == [1.0, 1.0, 0.0]  # 4 / 2 is twice too hard
-    table.move(words, change.clone(), torch.ones(3))  # nothing is remembered
-    assert table.rows.flatten().tolist() == [2.0, 3.0, 0.0]
-
-
-def test_steps_are_shortened_by_the_weights_of_scores_and_the_mean_square_of_vectors():
-    """By the definition, score by score, where some rows are pulled too hard and some are not."""
-    eta, c, k, noise = 0.02, 3, 4, 7
-    block = some_block(c=c, k=k, noise=noise, eta=eta)
-    rows = [torch.randn(9, 5).double().requires_grad_() for _ in range(2)]
-    loss = LOSSES["sgns"](Table(rows[0]), Table(rows[1]), block) * block.pairs.sum()
-    slopes = torch.autograd.grad(-loss, rows)
-    X, Z = (row.detach() for row in rows)
-    words, met, pull = block.words.view(-1, piece(c)), [], torch.zeros(2, 9).double()
-    for i, own in enumerate(words):
-        around = block.around[i * len(own) :][: len(own) + 2 * c]
-        met += [*around.tolist(), *block.noise[i].tolist()]
-        for t, w in enumerate(own):
-            near = around[block.band[i, t]]
-            weights = [(v, torch.sigmoid(-X[w] @ Z[v])) for v in near]
-            share = k * len(near) / noise
-            weights += [(v, share * torch.sigmoid(X[w] @ Z[v])) for v in block.noise[i]]
-            for v, weight in weights:
-                pull[0, w] += eta * weight
-                pull[1, v] += eta * weight
-    squares = Z[met].square().sum(1).mean(), X[block.words].square().sum(1).mean()
-    x, z = Table(X.clone()), Table(Z.clone())
-    STEPS["sgns"](x, z, block)
-    for table, old, slope, sum_, square in zip((x, z), (X, Z), slopes, pull, squares, strict=True):
-        slow = (sum_ * square / 2).clamp(min=1)
-        assert slow.min() == 1 < slow.max()
-        wanted = old + eta * slope / slow[:, None]
-        torch.testing.assert_close(table.rows, wanted, rtol=1e-6, atol=1e-7)
+from vademecum.language.word2vec._windows import piece
 
 
 def descent(texts, **options):
@@ -108,13 +26,25 @@ def descent(texts, **options):
 def test_words_of_the_noise_and_reaches_follow_their_laws():
     texts = [["a"] * 160 + ["b"] * 81 + ["c"] * 16 + ["d"]]
     run = descent(texts, d=2, window=4)
-    drawn = np.bincount(run._drawn(2000).flatten(), minlength=4)
+    found = run._drawn(2000)
+    assert found.shape == (2000, run._feed.N // piece(4), run._feed.M)  # each piece has its own
+    drawn = np.bincount(found.flatten(), minlength=4)
     law = np.array([160, 81, 16, 1]) ** 0.75
     assert chisquare(drawn, drawn.sum() * law / law.sum()).pvalue > 1e-6
     reach = np.bincount(run._reach(20_000))[1:]
     assert len(reach) == 4
     assert chisquare(reach).pvalue > 1e-6
     assert descent(texts, window=4, dynamic=False)._reach(9).tolist() == [4] * 9
+
+
+@pytest.mark.parametrize(
+    ("window", "rate", "wanted"), [(5, 0.05, 0.75), (20, 0.02, 0.75), (5, 1.0, 0.75), (300, 0.1, 3)]
+)
+def test_no_word_of_the_noise_moves_far_in_a_piece(window, rate, wanted):
+    """Its pairs times the rate: k times those of the piece, shared by all that were drawn."""
+    run = descent([["a", "b"]], window=window, rate=rate, negatives=5, d=1)
+    moved = rate * 5 * piece(window) * (window + 1) / run._feed.M
+    assert math.isclose(moved, wanted, rel_tol=0.05)
 
 
 def test_noise_of_any_power_is_a_law():
@@ -164,6 +94,25 @@ def test_skip_gram_learns_the_information_between_words(objective):
     assert cosines[same].mean() > cosines[wanted < 0].mean() + 0.3
     assert model.losses_[-1] < model.losses_[0] + 0.05
     assert len(model.losses_) == model.n_iter_ == epochs
+
+
+@pytest.mark.parametrize(("objective", "terms"), [("sgns", 60), ("softmax", 60), ("cbow", 30)])
+def test_losses_are_weighed_by_their_terms(objective, terms):
+    """Ten texts of three words have thirty words and sixty pairs; a text of one word has none."""
+    knobs: dict[str, Any] = {"objective": objective, "dynamic": False, "subsample": 0}
+    run = descent([["a", "b", "c"]] * 10 + [["d"]], rate=1e-9, **knobs)
+    found = [loss for stretch, _ in run._stretches() for loss in run._learn(stretch, 0, 31)]
+    total, count = torch.stack(found).sum(0).tolist()
+    assert count == terms
+    each = math.log(4) if objective == "softmax" else 6 * math.log(2)  # of scores that are zero
+    assert math.isclose(total, terms * each, rel_tol=1e-6)
+
+
+def test_blocks_without_pairs_have_no_part_in_losses():
+    texts = [["a"]] * 5000 + [["a", "b"]] * 5000
+    model = SkipGram(d=2, epochs=2, subsample=0, random_state=0).fit(texts)
+    assert all(0 < loss < 6 for loss in model.losses_)
+    assert np.isnan(SkipGram(d=2, epochs=1, min_count=1).fit([["a"], ["b"]]).losses_[0])
 
 
 @pytest.mark.parametrize("V", [5, 30])
