@@ -93,8 +93,8 @@ class Descent:
     def run(self, *, progress: bool = False) -> list[float]:
         """Go through all texts as often as asked; the mean loss of each pass.
 
-        Products with a few words take one thread: a second one saved a fifth of the time where
-        nothing else ran, and cost ten times as much where something did (d = 100, two cores).
+        Products with a few words take one thread: with two they took a fifth less where nothing
+        else ran, and 3 to 28 times as long where something did (d = 100, two cores).
         """
         n, losses = self.corpus.total, []
         threads = nullcontext() if self.options.objective == "softmax" else one_torch_thread()
