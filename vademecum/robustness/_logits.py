@@ -135,6 +135,7 @@ def as_classifier(
     preprocess: Preprocess = None,
     *,
     steady: bool = True,
+    whole: bool = False,
 ) -> Iterator[Classifier]:
     """A model as a function from inputs to logits, which leaves it as it was.
 
@@ -145,6 +146,7 @@ def as_classifier(
         preprocess: What lies between inputs and model.
         steady: Whether to refuse a model whose logits change from pass to pass, or with the company
             that an example has.
+        whole: Whether batches go through as they come, not in portions for the caches of a CPU.
 
     Raises:
         ValueError: If something is amiss; it says what.
@@ -167,7 +169,7 @@ def as_classifier(
             stack.enter_context(evaluation(module, fused=True))
             stack.enter_context(constant(module))
             stack.enter_context(channels_last(module, x))
-        portion = _PORTION if x.ndim == 4 and x.device.type == "cpu" else None
+        portion = _PORTION if x.ndim == 4 and x.device.type == "cpu" and not whole else None
         logits = Classifier(model, preprocess, portion=portion, rungs=x.is_cuda)
         _look_at(logits, x, y, steady=steady)
         yield logits

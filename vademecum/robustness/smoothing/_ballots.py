@@ -20,7 +20,7 @@ __all__ = ["Votes"]
 
 Tick = Callable[[int], None]
 
-_DRAWS = {"cpu": 2**17}  # numbers in a block: 167 images of 28 x 28, measured best of 50 to 2,000
+_DRAWS = {"cpu": 2**18}  # numbers in a block: 334 images of 28 x 28, measured best of 64 to 1,000
 _MORE = 2**25  # on other devices
 _ROWS = 32  # in a block at least, so that a network has something to do
 _COPIES = 4  # bytes that a number of a block takes in passing, in its own bytes

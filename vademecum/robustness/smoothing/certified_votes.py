@@ -145,7 +145,7 @@ def randomized_smoothing(
             f" of {x[0].numel()} numbers, got {alpha}"
         )
     bar = ticking("draws", n0 + n, progress=progress)
-    with as_classifier(model, x) as logits, bar as tick:
+    with as_classifier(model, x, whole=True) as logits, bar as tick:
         votes = Votes(logits, noisy, memory, generator)
         top = votes.count(n0, tick)
         agreed = votes.agreed(n, top, tick)
