@@ -6,10 +6,11 @@ $$\rho(x) = \inf\{\|r\|_p : \arg\max_i f_i(x + r) \ne y,\ x + r \in \text{box}\}
 
 An attack that succeeds within radius $\epsilon$ returns a point at a distance $d \le \epsilon$, so
 that $\rho(x) \le d$; one that fails shows nothing, and only says where to look next. The search
-begins at a 64th of the largest radius, or a quarter of what is known, and goes up or down by
-factors of 4 until the attack has succeeded and failed, then takes the geometric mean of the largest
-radius at which it failed, $a$, and the shortest distance found, $d$, until $d \le (1 + \tau)\, a$.
-All examples are searched at once, each with radii of its own.
+begins at a 64th of the largest radius and goes up or down by factors of 4, or, where `deepfool`
+has been there before, below what that found by factors that grow from 1.15 to 4, until the attack
+has succeeded and failed; then it takes the geometric mean of the largest radius at which it failed,
+$a$, and the shortest distance found, $d$, until $d \le (1 + \tau)\, a$. All examples are searched
+at once, each with radii of its own.
 
 What is returned are upper bounds of $\rho$, each with the point that shows it. How close they are
 is the attack's business: for a linear model of two classes `fgsm` finds them up to the tolerance.
@@ -37,6 +38,7 @@ from vademecum.robustness.attacks import Attack, deepfool, pgd
 __all__ = ["MinimalRadius", "minimal_radius"]
 
 _GROWTH = 4.0  # of the radius while the attack fails
+_NEAR = 1.15  # what `deepfool` finds over the result: of 64 images in l2 and linf 95 % are below
 _FIRST = _GROWTH**-3  # the first radius, as a share of the largest
 _CLIMB = partial(pgd, steps=20, random_start=False)
 
@@ -131,6 +133,7 @@ def minimal_radius(
         if attack is None and norm != "l1":
             rows = torch.arange(len(x), device=x.device)
             search.keep(rows, deepfool(model, x, y, radius=reach, generator=generator, **knobs))
+            search.shrink.fill_(_NEAR)
         while len(rows := search.rows()) and search.calls < max_iter:
             radius = search.next_radii(rows)
             found = seek(model, x[rows], y[rows], radius=radius, generator=generator, **knobs)
@@ -166,6 +169,7 @@ class _Search:
     def __init__(self, x: Tensor, largest: float, tol: float) -> None:
         zero = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         self.failed, self.found = zero, torch.full_like(zero, math.inf)
+        self.shrink = torch.full_like(zero, _GROWTH)  # of the radius while the attack succeeds
         self.x, self.tol, self.calls = x.clone(), tol, 0
         self.largest = float(torch.tensor(largest, dtype=x.dtype))  # as the attack will have it
 
@@ -182,7 +186,7 @@ class _Search:
         """The radii to try next, in the dtype of the examples."""
         low, high = self.failed[rows], self.found[rows]
         growing = (_GROWTH * low).clamp(self.largest * _FIRST, self.largest)
-        between = torch.where(low > 0, (low * high).sqrt(), high / _GROWTH)
+        between = torch.where(low > 0, (low * high).sqrt(), high / self.shrink[rows])
         return torch.where(high.isinf(), growing, between).to(self.x.dtype)
 
     def learn(self, rows: Tensor, radius: Tensor, found: Any) -> None:
@@ -192,6 +196,8 @@ class _Search:
         # an attack may miss at a large radius what it found at a small one
         tried = radius.to(self.failed).maximum(self.failed[rows])
         self.failed[rows] = torch.where(found.fooled, self.failed[rows], tried)
+        shrink = self.shrink[rows]
+        self.shrink[rows] = torch.where(found.fooled, shrink.square().clamp(max=_GROWTH), shrink)
 
     def keep(self, rows: Tensor, found: Any) -> None:
         """Keep what is shorter."""

@@ -27,7 +27,7 @@ __all__ = ["LOSSES", "Goal", "best_classes", "best_other", "enough_classes"]
 
 LOSSES = ("ce", "margin", "dlr")
 """What an attack may climb."""
-_SECURED = 1.5  # gaps of rounding; between passes margins move by an eighth of one, see `_logits`
+_SECURED = 1.25  # gaps of rounding; between passes margins move by an eighth of one, see `_logits`
 
 
 class Goal(NamedTuple):

@@ -1,8 +1,8 @@
 """The best point so far of every example, and which examples are still in the fight.
 
-An example whose point fools the model leaves; its point is kept. It must do so by half a gap of
-rounding more than the model's last word will ask for, which comes from a pass with other company.
-Of the others the point with the largest loss is kept.
+An example whose point fools the model leaves; its point is kept. It must do so by a quarter of a
+gap of rounding more than the model's last word will ask for, which comes from a pass with other
+company. Of the others the point with the largest loss is kept.
 """
 
 import torch

@@ -36,7 +36,7 @@ from vademecum.robustness.attacks.found import Attack
 
 __all__ = ["deepfool", "face_step"]
 
-_BEYOND = 3  # gaps of rounding behind a face, twice what an example needs to leave
+_BEYOND = 2  # gaps of rounding behind a face, more than an example needs to leave
 _RELAXED = 1.5  # of Euclidean steps with a target, below 2: 30 of 30 arrive where with 1 did 18
 
 
