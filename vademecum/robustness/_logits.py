@@ -57,6 +57,9 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 class Classifier:
     """A function from inputs to logits.
 
+    Attributes:
+        classes: How many logits it gave for an example; 0 before it was asked.
+
     Args:
         model: The module.
         preprocess: What lies between inputs and model.
@@ -74,6 +77,7 @@ class Classifier:
     ):
         self._model, self._before, self._portion, self._rungs = model, preprocess, portion, rungs
         self._largest = 0  # of the batches so far
+        self.classes = 0
 
     def __call__(self, x: Tensor) -> Tensor:
         """The logits (n, k), without a graph."""
@@ -90,6 +94,7 @@ class Classifier:
             raise ValueError(
                 f"model must give logits of shape ({len(x)}, k) with k >= 2 classes, got {given}"
             )
+        self.classes = z.shape[1]
         return z if len(z) == n else z[:n]
 
     def gradient(

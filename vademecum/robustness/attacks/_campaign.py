@@ -148,8 +148,7 @@ def campaign(
     x = x.detach()
     with as_classifier(model, x, y, terms.preprocess) as logits:
         goal = _goal(logits, x, y, terms.target)
-        k = logits(x[:1]).shape[1]
-        enough_classes(loss, k, targeted=aimed or goal.target is not None)
+        enough_classes(loss, logits.classes, targeted=aimed or goal.target is not None)
         parts = []
         for here in _portions(logits, x, goal, loss, terms.memory, copies):
             part = x[here]
@@ -186,7 +185,7 @@ def _goal(logits: Classifier, x: Tensor, y: Tensor, target: Any) -> Goal:
     y = y.long()
     if target is None:
         return Goal(y)
-    target = as_labels("target", target, x, logits(x[:1]).shape[1])
+    target = as_labels("target", target, x, logits.classes)
     if bool((target == y).any()):
         at = int((target == y).nonzero()[0, 0])
         raise ValueError(f"target must differ from y, got {int(y[at])} for both at {at}")
