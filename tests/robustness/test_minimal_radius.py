@@ -1,6 +1,7 @@
 """Minimal radii by bisection, against closed forms and against a grid of the plane."""
 # pyright: reportArgumentType=false
 
+import math
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 
 from tests.robustness.digit_networks import digits, honest
 from vademecum.robustness import Attack, deepfool, fgsm, minimal_radius, pgd
+from vademecum.robustness.radii_by_bisection import _Search
 
 DUAL = {"linf": 1, "l2": 2, "l1": float("inf")}
 
@@ -182,3 +184,23 @@ def test_bad_arguments_are_refused(knobs, message, unchecked):
     x = torch.linspace(0.1, 0.9, 6).view(2, 3)
     with pytest.raises(ValueError, match=message):
         minimal_radius(linear(3, 2, torch.float32), x, torch.zeros(2).long(), **knobs)
+
+
+@pytest.mark.parametrize("true", [0.9, 0.3, 1e-3])
+def test_a_first_guess_that_is_much_too_long_costs_few_calls(true):
+    """Steps down grow: 1.15, its square, its fourth and eighth power, then 4; bisections follow."""
+    x = torch.zeros(1, 3, dtype=torch.float64)
+    search, rows, tried = _Search(x, 1.0, 0.01), torch.arange(1), list[float]()
+    search.shrink.fill_(1.15)
+    search.keep(rows, Attack(x, torch.tensor([True]), torch.ones(1), rows, rows))
+    while len(search.rows()):
+        radius = search.next_radii(rows)
+        tried.append(1 / float(radius))
+        search.learn(rows, radius, Attack(x, radius >= true, radius, rows, rows))
+    down = [1.15, 1.15**3, 1.15**7, 1.15**15]
+    down += [4.0**k * down[-1] for k in range(1, 6)]
+    first = next(i for i, factor in enumerate(down) if factor > 1 / true)
+    assert tried[: first + 1] == pytest.approx(down[: first + 1])
+    between = math.log(down[first] / ([1.0, *down][first])) / math.log(1.01)
+    assert len(tried) == first + 1 + math.ceil(math.log2(between))
+    assert true <= float(search.found) <= 1.01 * true
