@@ -58,7 +58,7 @@ def _nearly(net: GPT, prompt: Tensor, mine: Tensor, other: Tensor) -> None:
             t = int(apart[0])
             with torch.no_grad():
                 logits = exact(torch.cat((row, a[:t]))[None])[0, -1]
-            gap = float((logits.max() - logits[[a[t], b[t]]]).max() / logits.std())
+            gap = float((logits.max() - logits[torch.stack((a[t], b[t]))]).max() / logits.std())
             assert gap < 0.1, f"token {t} differs, and one lies {gap:.3f} below the best"
 
 

@@ -192,7 +192,7 @@ def test_positions_are_copied_only_where_each_example_has_its_own(name):
 @pytest.mark.parametrize("name", ["bert", "gpt", "vit, expanded"])
 def test_several_backward_passes_at_once(name, monkeypatch):
     """As a GPU takes them."""
-    monkeypatch.setattr("vademecum.gradients._recorded_pass.ONE_BY_ONE", set())
+    monkeypatch.setattr("vademecum.gradients._recorded_pass._ONE_BY_ONE", set())
     monkeypatch.setattr("vademecum.gradients._layer_rules.products._ONE_BY_ONE", set())
     net, x, _ = made(name)
     torch.testing.assert_close(jacobian(net, x).dense(), by_rows(net, x), rtol=1e-9, atol=1e-11)

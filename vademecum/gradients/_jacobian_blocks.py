@@ -11,7 +11,6 @@ The bytes for one example are an estimate, from those that autograd keeps (`Plan
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -24,17 +23,14 @@ from vademecum.gradients._compared_passes import record
 from vademecum.gradients._example_passes import fill, places
 from vademecum.gradients._footprints import dtypes_of
 from vademecum.gradients._independent_rows import Plan, portions_of, study
-from vademecum.gradients._recorded_pass import ONE_BY_ONE, together
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
-    Moves,
     count_examples,
     insist_on_same_outputs,
     map_tensors,
     mapped_derivatives,
     replaced,
     variable,
-    warn_of_slow_path,
 )
 from vademecum.progress import ticking
 
@@ -83,18 +79,11 @@ class Blocks:
         d = at.numel() if wrt == "theta" else at.numel() // n
         self.shape, self.dtype, self.device = (n, k, d), at.dtype, at.device
         width, mapped = d * self.dtype.itemsize, wrt == "theta" and not self.plan.covered
-        limit, one = (
-            _PORTION.get(self.device.type, 2**32),
-            partial(self.plan.bytes_each, width=width),
-        )
-        # In x, what a backward pass leaves can be written before the next.
-        spares = memory is not None or one(k, mapped=False) > limit
-        self._in_turn = wrt != "theta" and (spares or self.device.type in ONE_BY_ONE)
-        rows = 1 if self._in_turn else k
+        rows = k if wrt == "theta" else 1  # in x, what a backward pass leaves is written at once
         if memory is None:
-            each = one(rows, mapped=mapped)
-            memory = max(each, limit)
-            n = -(-n // -(-n * each // memory))  # portions of one length
+            one = self.plan.bytes_each(rows, width, mapped=mapped)
+            memory = max(one, _PORTION.get(self.device.type, 2**32))
+            n = -(-n // -(-n * one // memory))  # portions of one length
         self.step = min(n, self.plan.portion(rows, width, memory, mapped=mapped))
 
     def portions(self) -> Iterator[slice]:
@@ -148,40 +137,14 @@ class Blocks:
         insist_on_same_outputs(output, self.outputs()[here], dtypes_of(self.f))
 
     def _fill_inputs(self, here: slice, x: Any, into: Tensor) -> None:
-        v, totals, output = self._totals(x)
-        found = None if self._in_turn else _at_once(totals, v)
-        if found is not None:
-            into.copy_(found.reshape(len(totals), len(v), -1).transpose(0, 1))
-        if found is None or not self._first_is_right(x, into[0]):
-            for i, total in enumerate(totals):
-                (row,) = torch.autograd.grad(total, v, retain_graph=True)
-                into[:, i] = row.reshape(len(v), -1)
-        self._insist_on(output, here)  # when all that a GPU has to do is under way
-
-    def _totals(self, x: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """The variable, the sums over examples of each output, and the outputs."""
         with torch.enable_grad():
             v = variable(x, self.wrt).detach().clone().requires_grad_()
             output = self.f(self.f.theta, replaced(x, self.wrt, v))
-            return v, output.reshape(len(v), -1).sum(0), output
-
-    def _first_is_right(self, x: Any, block: Float[Tensor, " k d"]) -> bool:
-        """Whether a block is that of the first example: torch maps some derivatives wrongly."""
-        v, totals, _ = self._totals(map_tensors(x, itemgetter(slice(1))))
-        weights = torch.linspace(1, 2, len(totals), dtype=totals.dtype, device=totals.device)
-        plain = torch.autograd.grad(totals, v, weights)[0].flatten()
-        size = plain.abs().max().clamp(min=torch.finfo(plain.dtype).tiny)
-        if not Moves([(plain / size, weights @ block / size)], dtypes_of(self.f)).largest:
-            return True
-        warn_of_slow_path("backward passes go one after the other", "all at once they give others")
-        return False
-
-
-def _at_once(totals: Tensor, v: Tensor) -> Tensor | None:
-    """The derivatives of all numbers in `v` at once, if they can be taken so."""
-    each = torch.eye(len(totals), dtype=totals.dtype, device=totals.device)
-    found = together(partial(torch.autograd.grad, totals, v), each)
-    return None if found is None else found[0]
+            totals = output.reshape(len(v), -1).sum(0)
+        for i, total in enumerate(totals):
+            (found,) = torch.autograd.grad(total, v, retain_graph=True)
+            into[:, i] = found.reshape(len(v), -1)
+        self._insist_on(output, here)  # when all that a GPU has to do is under way
 
 
 def _flat(output: Tensor, _: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ their inputs in place since, and examples stay in their rows along the first axi
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -35,23 +35,12 @@ from vademecum.models import (
     warn_of_slow_path,
 )
 
-__all__ = [
-    "ONE_BY_ONE",
-    "LayerCall",
-    "Pass",
-    "copied",
-    "covered",
-    "layers_of",
-    "rows_of",
-    "run",
-    "together",
-]
+__all__ = ["LayerCall", "Pass", "copied", "covered", "layers_of", "rows_of", "run"]
 
 _MOVERS = (  # operations that may send rows to other places
     "Index", "Gather", "Scatter", "Flip", "Roll", "Sort", "Take", "MaskedSelect", "MaskedScatter",
 )  # fmt: skip
-ONE_BY_ONE = {"cpu"}
-"""Devices where backward passes that go together would not pay."""
+_ONE_BY_ONE = {"cpu"}  # devices where backward passes that go together would not pay
 _LEAF = "torch::autograd::AccumulateGrad"
 Key = tuple[Node, int] | str
 
@@ -78,8 +67,13 @@ class Pass(NamedTuple):
         which saves the time between small operations. The graph is gone afterwards.
         """
         pull = partial(torch.autograd.grad, self.output, self.edges, allow_unused=True)
-        if (all_ := together(pull, u)) is not None:
-            return all_
+        if len(u) > 1 and u.device.type not in _ONE_BY_ONE:
+            try:
+                return list(pull(u, retain_graph=True, is_grads_batched=True))
+            except RuntimeError as error:
+                if not cannot_be_mapped(error):
+                    raise
+                warn_of_slow_path("backward passes go one after the other", error)
         if len(u) == 1:
             return [None if b is None else b[None] for b in pull(u[0])]
         found: list[Tensor | None] = []
@@ -93,24 +87,6 @@ class Pass(NamedTuple):
                 if place is not None:
                     place[i] = b
         return found
-
-
-def together(pull: Callable[..., Any], u: Float[Tensor, " g ..."]) -> list[Tensor | None] | None:
-    """What `g` backward passes give at once, or None where they must, or should, be made in turn.
-
-    Args:
-        pull: `torch.autograd.grad` without the cotangents; the graph is kept.
-        u: The cotangents.
-    """
-    if len(u) == 1 or u.device.type in ONE_BY_ONE:
-        return None
-    try:
-        return list(pull(u, retain_graph=True, is_grads_batched=True))
-    except RuntimeError as error:
-        if not cannot_be_mapped(error):
-            raise
-        warn_of_slow_path("backward passes go one after the other", error)
-    return None
 
 
 def run(
