@@ -14,6 +14,7 @@ from vademecum.approximation.claims.region_bounds import cells, integer_layer, m
 from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.piecewise import _maps
 from vademecum.approximation.regions import regions_along
+from vademecum.approximation.sawtooth import sawtooth_network
 from vademecum.testing import check_instrument
 
 
@@ -77,6 +78,16 @@ def test_batches_that_are_filled_up_change_nothing(name, monkeypatch):
     found = regions_along(copy.deepcopy(model), a, b)
     torch.testing.assert_close(found.breaks, plain.breaks)
     torch.testing.assert_close(found.maps, plain.maps)
+
+
+def test_more_pieces_than_allowed_are_an_error():
+    model, (a, b) = sawtooth_network(5), (torch.zeros(1), torch.ones(1))
+    count = len(regions_along(model, a, b).maps)
+    assert len(regions_along(model, a, b, max_regions=count).maps) == count
+    with pytest.raises(ValueError, match=f"at most max_regions = {count - 1}; it has more"):
+        regions_along(model, a, b, max_regions=count - 1)
+    with pytest.raises(ValueError, match="max_regions must be"):
+        regions_along(model, a, b, max_regions=0)
 
 
 def test_laws_of_instruments():

@@ -143,3 +143,14 @@ def test_calls_of_modules_ask_the_clock():
     model(torch.ones(1, 2))
     assert not model._forward_pre_hooks
     assert not model[0]._forward_pre_hooks
+
+
+def test_a_portion_that_is_no_larger_is_not_begun():
+    """There is time for one and a half times as much as one: that is one."""
+    time = Time()
+    clock, seen = Clock(3.0, now=time), []
+    for size in clock.portions(1, 100):
+        seen.append(size)
+        time.now += size
+    assert seen == [1]
+    assert clock.cut == "1 of 100 examples"

@@ -114,8 +114,9 @@ def test_regions_of_a_plane_are_counted_by_hand():
 
 def test_regions_alone_are_something(monkeypatch):
     """Where there is no time for the ways between examples, the plane is still there."""
-    whole = _regions._as_far_as_time_allows
-    monkeypatch.setattr(_regions, "_as_far_as_time_allows", lambda *of: (whole(*of)[0], 0.5))
+    parts = _regions._longer_and_longer
+    monkeypatch.setattr(_regions, "_longer_and_longer", lambda study, a, b, clock: (
+        (0.5, way) for _, way in parts(study, a, (a + b) / 2, clock)))  # fmt: skip
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     section = found(model, torch.randn(10, 3))
     assert section.status == "measured"
@@ -126,12 +127,7 @@ def test_regions_alone_are_something(monkeypatch):
 
 @pytest.mark.parametrize(
     ("of_a_call", "of_a_piece", "seconds", "whole"),
-    [
-        (0.01, 0.0, 1.0, True),
-        (0.1, 1e-4, 5.0, True),
-        (0.01, 1e-3, 3.0, False),
-        (0.5, 1e-3, 1.5, False),
-    ],
+    [(0.01, 0, 1, True), (0.1, 1e-4, 5, True), (0.01, 1e-3, 3, False), (0.5, 1e-3, 1.5, False)],
 )
 def test_the_way_between_examples_as_far_as_time_allows(
     monkeypatch, of_a_call, of_a_piece, seconds, whole
@@ -147,13 +143,48 @@ def test_the_way_between_examples_as_far_as_time_allows(
     monkeypatch.setattr(_regions, "regions_along", along)
     ends, study = torch.eye(2) - torch.tensor([1.0, 0.0]), Study(nn.Linear(2, 2), torch.eye(2))
     clock = Clock(seconds, now=lambda: now[0])
-    way, part = _regions._as_far_as_time_allows(study, ends[0], ends[1], clock)
+    ways = list(_regions._longer_and_longer(study, ends[0], ends[1], clock))
+    assert [part for part, _ in ways] == sorted({part for part, _ in ways})
+    for part, way in ways:
+        assert len(way.maps) == pytest.approx(20_000 * part, abs=1)
+    part, takes = ways[-1][0], of_a_call / ways[-1][0] + 20_000 * of_a_piece
     assert (part == 1) == whole
-    assert len(way.maps) == pytest.approx(20_000 * part, abs=1)
     assert clock.left() > 0
-    takes = of_a_call / part + 20_000 * of_a_piece
     why = f"no pieces between examples, of which one pair takes about {takes:.0f} s"
     assert clock.cut == ("" if whole else why)
+
+
+class Meeting(nn.Module):
+    """Walls through the origin and all over the plane: whatever is near it has many pieces."""
+
+    def __init__(self):
+        super().__init__()
+        angles = torch.linspace(0, math.pi, 400)
+        self.layer = nn.Linear(2, 400)
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.stack((angles.cos(), angles.sin()), 1))
+            self.layer.bias.zero_()
+
+    def forward(self, x):
+        return self.layer(x - torch.tensor([0.0, 1e-25])).relu().sum(1, keepdim=True)
+
+
+def test_walls_that_meet_at_an_example_are_told_of():
+    x = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    section = found(Meeting().double(), x.double(), torch.zeros(4, 1).double(), budget=20.0)
+    assert "linear_regions" not in section
+    assert "too many meet at one of the examples" in section.sentence
+
+
+def test_a_plane_that_would_take_too_long_is_left_out(monkeypatch):
+    monkeypatch.setattr(_regions, "_POLYGON", 1e9)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    study = Study(model, torch.randn(10, 3))
+    clock = Clock(5.0)
+    items = [_regions.Pieces(density=1.0, seconds=1.0)]
+    monkeypatch.setattr(_regions, "_between", lambda *_: items)
+    assert list(_regions.pieces(study, torch.randn(10, 3), clock)) == items
+    assert clock.cut == "no linear regions on a plane, which take about 100000000000 s"
 
 
 def test_what_has_no_pieces_and_no_symmetry():

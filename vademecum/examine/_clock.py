@@ -89,10 +89,11 @@ class Clock:
                 return
             took = max(self._settled() - start, 1e-6)
             factor = (_SAFE * max(self.left(), 0.0) / took) ** (1 / power)
-            if factor < min(_WORTH, last / size):
+            larger = min(last, int(size * min(factor, last)))
+            if factor < min(_WORTH, last / size) or larger == size:
                 self.cut = f"{size} of {last} {what}"
                 return
-            size = min(last, int(size * min(factor, last)))
+            size = larger
 
     @torch.no_grad()
     def pass_seconds(self, model: nn.Module, x: Any) -> float:

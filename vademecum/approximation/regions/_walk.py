@@ -13,6 +13,7 @@ does so by more than $10^{-12}$ of the largest distance of that layer's activati
 threshold in the cell; parts thinner than that are not told apart.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from vademecum.approximation.piecewise import Affine, Kinks, Program
 from vademecum.approximation.regions._cells import Cells, split_by_lines, split_by_maxima
 from vademecum.arguments import whole
 
-__all__ = ["walk"]
+__all__ = ["TooManyCells", "walk"]
 
 ROUNDING = 1e-12
 _MEMORY = {"cpu": 2**26}  # bytes for a block: caches want few, many small kernels many
@@ -36,8 +37,16 @@ class _Block(NamedTuple):
     values: dict[int, Tensor]
 
 
+class TooManyCells(Exception):
+    """There are more cells than were asked for; told as soon as it is known."""
+
+
 def walk(
-    program: Program, cells: Cells, columns: Tensor, memory: int | None
+    program: Program,
+    cells: Cells,
+    columns: Tensor,
+    memory: int | None,
+    limit: int | None = None,
 ) -> Iterator[tuple[Cells, Tensor]]:
     """Divide cells until the network is affine on each.
 
@@ -46,12 +55,14 @@ def walk(
         cells: The cell to start from.
         columns: The slice: the images of its origin and directions, `(1, 1 + m, *shape)`.
         memory: How many bytes to use for a block of cells; by default as many as pay.
+        limit: How many cells there may be at most.
 
     Yields:
         Blocks of cells, and the columns of the output, `(cells, 1 + m, outputs)`.
 
     Raises:
         ValueError: If the memory does not suffice for one cell.
+        TooManyCells: If there are more than the limit.
     """
     if memory is None:
         memory = _MEMORY.get(columns.device.type, 2**32)
@@ -59,10 +70,17 @@ def walk(
     most = whole("memory", memory, low=1) // each
     if most < 1:
         raise ValueError(f"memory must be >= {each} bytes, one cell of this model, got {memory}")
-    yield from _go_on(program, _Block(0, cells, {program.source: columns}), most)
+    done, limit = 0, sys.maxsize if limit is None else limit
+    for found in _go_on(program, _Block(0, cells, {program.source: columns}), most, limit):
+        done += len(found[0].sizes)
+        if done > limit:
+            raise TooManyCells
+        yield found
 
 
-def _go_on(program: Program, block: _Block, most: int) -> Iterator[tuple[Cells, Tensor]]:
+def _go_on(
+    program: Program, block: _Block, most: int, limit: int
+) -> Iterator[tuple[Cells, Tensor]]:
     at, cells, values = block
     while at < len(program.steps) and isinstance(program.steps[at].map, Affine):
         step = program.steps[at]
@@ -72,15 +90,15 @@ def _go_on(program: Program, block: _Block, most: int) -> Iterator[tuple[Cells, 
         result = values[program.result]
         yield cells, result.reshape(*result.shape[:2], -1)
         return
-    for part in _divide(program, _Block(at, cells, values), most):
-        yield from _go_on(program, part, most)
+    for part in _divide(program, _Block(at, cells, values), most, limit):
+        yield from _go_on(program, part, most, limit)
 
 
 def _alive(program: Program, at: int, values: dict[int, Tensor]) -> dict[int, Tensor]:
     return {k: v for k, v in values.items() if k not in program.dead_after[at]}
 
 
-def _divide(program: Program, block: _Block, most: int) -> Iterator[_Block]:
+def _divide(program: Program, block: _Block, most: int, limit: int) -> Iterator[_Block]:
     """The parts of a block's cells, in blocks, after a step with kinks or maxima."""
     step = program.steps[block.at]
     assert not isinstance(step.map, Affine)
@@ -91,6 +109,8 @@ def _divide(program: Program, block: _Block, most: int) -> Iterator[_Block]:
     else:
         candidates = h.flatten(2, -2) if h.ndim > 3 else h[:, :, None]
         cells, root = split_by_maxima(block.cells, candidates, ROUNDING)
+    if len(root) > limit:  # later steps divide cells and join none
+        raise TooManyCells
     for index in torch.arange(len(root), device=root.device).split(most):
         part, source = cells.take(index), root[index]
         values = {k: v[source] for k, v in block.values.items()}

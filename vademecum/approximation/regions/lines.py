@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from vademecum.approximation.piecewise import read_program
 from vademecum.approximation.regions._cells import Cells
-from vademecum.approximation.regions._walk import walk
-from vademecum.arguments import floats
+from vademecum.approximation.regions._walk import TooManyCells, walk
+from vademecum.arguments import floats, whole
 from vademecum.models import Output
 from vademecum.results import one_line
 
@@ -50,6 +50,7 @@ def regions_along(
     a: Float[Tensor, " *shape"],
     b: Float[Tensor, " *shape"],
     *,
+    max_regions: int | None = None,
     output: Output = None,
     memory: int | None = None,
 ) -> Segments:
@@ -59,13 +60,15 @@ def regions_along(
         model: Any piecewise-linear module (see `linear_regions`), taken in evaluation.
         a: Where the segment starts, in the shape of one example.
         b: Where it ends.
+        max_regions: The most regions to find, beyond which it is an error; all by default.
         output: What counts of what the model gives: a key, index, attribute or function of it; by
             default its `.logits` if it has such, else all of it.
         memory: Bytes to use at most beyond inputs and result; None chooses what is fastest.
 
     Raises:
         ValueError: If the model has a step that is not piecewise linear, which is named; if the
-            ends are equal, or the memory too small for one piece.
+            ends are equal, the memory too small for one piece, or if there are more pieces than
+            `max_regions`.
 
     Example:
         >>> tent = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
@@ -85,9 +88,14 @@ def regions_along(
     segment = Cells(
         torch.tensor([[[-1.0], [1.0]]]).to(start), torch.tensor([2], device=start.device)
     )
+    most = None if max_regions is None else whole("max_regions", max_regions, low=1)
     with torch.no_grad():
         program = read_program(model, tuple(start.shape), start, name="a", output=output)
-        blocks = list(walk(program, segment, columns, memory))
+        try:
+            blocks = list(walk(program, segment, columns, memory, most))
+        except TooManyCells:
+            words = f"the segment must hold at most max_regions = {most}; it has more"
+            raise ValueError(words) from None
     left = torch.cat([cells.corners[:, :, 0].amin(1) for cells, _ in blocks])
     maps = torch.cat([m for _, m in blocks]).mT
     order = left.argsort()

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vademecum.approximation.piecewise import read_program
 from vademecum.approximation.regions._cells import Cells
-from vademecum.approximation.regions._walk import walk
+from vademecum.approximation.regions._walk import TooManyCells, walk
 from vademecum.approximation.regions.planes import Plane, checked_rectangle
 from vademecum.arguments import whole
 from vademecum.models import Output
@@ -127,18 +127,18 @@ def linear_regions(
     most = whole("max_regions", max_regions, low=1)
 
     def collect() -> list[tuple[Cells, Tensor]]:
-        found, count = [], 0
+        found = []
         with ticking("regions", None, progress=progress) as tick:
-            for block in walk(program, start, columns, memory):
+            for block in walk(program, start, columns, memory, most):
                 found.append(block)
-                count += len(block[0].sizes)
                 tick(len(block[0].sizes))
-                if count > most:
-                    raise ValueError(f"plane must hold at most max_regions = {most}; it has more")
         return found
 
-    with torch.no_grad():
-        blocks = collect()
+    try:
+        with torch.no_grad():
+            blocks = collect()
+    except TooManyCells:
+        raise ValueError(f"plane must hold at most max_regions = {most}; it has more") from None
     cells = Cells.joined([cells for cells, _ in blocks])
     maps = torch.cat([m for _, m in blocks]).mT  # (regions, outputs, 3)
     scale, shift = o.new_tensor(half), o.new_tensor(centre)

@@ -35,6 +35,8 @@ _FEW, _MANY = 100, 3000  # polygons to look for at first and at last
 _LIMIT = 20  # times as many polygons as were in sight are an error
 _SEED = "linear regions"
 _PARTS = 10_000  # of a segment, the first of which shows what the whole takes
+_LOOKS = 12  # at smaller and smaller parts of the plane
+_POLYGON = 4.0  # times a piece of a segment is what a polygon takes, with its check
 
 
 class Pieces(NamedTuple):
@@ -45,7 +47,9 @@ class Pieces(NamedTuple):
     share: float = 1.0
     between: float | None = None
     density: float = 0.0
-    """Pieces on a segment of length 1 between examples, on average."""
+    """Pieces on a segment of length 1 between examples, on average, or near an example."""
+    seconds: float = 0.0
+    """What a piece took to find."""
     segment: Segments | None = None
     """Where inputs are single numbers: from the least example to the largest."""
     why_not: str = ""
@@ -67,8 +71,17 @@ def pieces(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
     if plane is None:
         yield found._replace(why_not="there are no three examples that span a plane")
         return
+    needed = _FEW * _POLYGON * found.seconds
+    if needed > clock.left():
+        why = f"no linear regions on a plane, which take about {needed:.0f} s"
+        clock.cut = ", ".join(filter(None, (part.cut, why)))
+        return
     for most in clock.portions(_FEW, _MANY, what="linear regions to look for"):
-        found = _on_plane(study, plane, most, found)._replace(points=plane[1])
+        more = _on_plane(study, plane, most, found)
+        if more is None:
+            yield found._replace(why_not="too many meet at one of the examples")
+            break
+        found = more._replace(points=plane[1])
         yield from _counted(study, found)
         yield found
         if found.share == 1.0:  # a larger number would not find more
@@ -79,11 +92,20 @@ def pieces(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
 def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
     """Pieces on the way from one example to another."""
     pairs = _pairs(x)
-    first, part = _as_far_as_time_allows(study, *pairs[0], clock)
-    if part < 1:
-        length = part * float((pairs[0][1] - pairs[0][0]).double().norm())
-        yield Pieces(density=len(first.maps) / length)
-        return
+    length = float((pairs[0][1] - pairs[0][0]).double().norm())
+    start, first = clock.left(), None
+    for part, way in _longer_and_longer(study, *pairs[0], clock):
+        first = first or Pieces(density=len(way.maps) / (part * length))
+        seconds = (start - clock.left()) / len(way.maps)
+        if part < 1:
+            yield first._replace(seconds=seconds)
+            continue
+        yield from _whole_ways(study, x, pairs, way, clock)
+
+
+def _whole_ways(
+    study: Study, x: Tensor, pairs: list[tuple[Tensor, Tensor]], first: Segments, clock: Clock
+) -> Iterator[Item | Pieces]:
     ways, lengths = [first], [float((pairs[0][1] - pairs[0][0]).double().norm())]
     for m in clock.portions(1, len(pairs), what="pairs of examples"):
         for a, b in pairs[len(ways) : m]:
@@ -103,23 +125,21 @@ def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
         yield Pieces(between=mean, density=float(counts.sum()) / sum(lengths))
 
 
-def _as_far_as_time_allows(
+def _longer_and_longer(
     study: Study, a: Tensor, b: Tensor, clock: Clock
-) -> tuple[Segments, float]:
-    """The pieces on the first part of a segment, and how large a part: the whole, if it can be."""
-    if clock.left() == inf:
-        return regions_along(study.network, a, b, memory=study.memory), 1.0
-    way, part, took = None, 0.0, 0.0
-    for size in clock.portions(1, _PARTS):
+) -> Iterator[tuple[float, Segments]]:
+    """Parts of a segment from its beginning on, and their pieces; at last all, if time allows."""
+    part, took = 1.0, 0.0
+    sizes = [_PARTS] if clock.left() == inf else clock.portions(1, _PARTS)
+    for size in sizes:
         start, part = clock.left(), size / _PARTS
         end = b if size == _PARTS else a + part * (b - a)
         way = regions_along(study.network, a, end, memory=study.memory)
         took = start - clock.left()
-    assert way is not None
+        yield part, way
     if part < 1:
         whole = took / part
         clock.cut = f"no pieces between examples, of which one pair takes about {whole:.0f} s"
-    return way, part
 
 
 def _counted(study: Study, found: Pieces) -> Iterator[Item]:
@@ -160,32 +180,38 @@ def _plane(x: Tensor) -> tuple[Plane, Tensor] | None:
     return None
 
 
-def _on_plane(study: Study, plane: tuple[Plane, Tensor], most: int, found: Pieces) -> Pieces:
-    """The polygons on as much of the plane as has about so many of them."""
+def _on_plane(study: Study, plane: tuple[Plane, Tensor], most: int, found: Pieces) -> Pieces | None:
+    """The polygons on as much of the plane as has about so many of them; None if all have more."""
     whole = plane[0]
     s, t = (high - low for low, high in zip(whole.low, whole.high, strict=True))
     sides = (found.density * sqrt(s**2 + t**2)) ** 2 / 2  # if all of it is as between examples
-    scale, part = min(1.0, sqrt(most / max(sides, 1.0))), whole
-    for _ in range(12):
+    scale = min(1.0, sqrt(most / max(sides, 1.0)))
+    for _ in range(_LOOKS):
         part = whole._replace(low=_times(scale, whole.low), high=_times(scale, whole.high))
-        seen = _in_sight(study, part)
+        seen = _in_sight(study, part, most)
         if seen <= most:
-            break
-        scale *= min(0.8, sqrt(most / seen))
-    regions = linear_regions(study.network, part, max_regions=_LIMIT * most, memory=study.memory)
-    return found._replace(regions=regions, share=scale**2)
+            knobs = {"max_regions": _LIMIT * most, "memory": study.memory}
+            return found._replace(
+                regions=linear_regions(study.network, part, **knobs), share=scale**2
+            )
+        scale *= min(0.8, max(sqrt(most / seen), 1 / 8))
+    return None
 
 
 def _times(scale: float, ends: tuple[float, float]) -> tuple[float, float]:
     return scale * ends[0], scale * ends[1]
 
 
-def _in_sight(study: Study, plane: Plane) -> float:
-    """About how many polygons there are, by what the diagonals cross."""
+def _in_sight(study: Study, plane: Plane, most: int) -> float:
+    """About how many polygons there are, by what the diagonals cross; infinite if far too many."""
     (s0, t0), (s1, t1) = plane.low, plane.high
     corners = plane.at(torch.tensor([[s0, t0], [s1, t1], [s0, t1], [s1, t0]]).to(plane.u))
-    counts = [
-        len(regions_along(study.network, a, b, memory=study.memory).maps)
-        for a, b in (corners[:2], corners[2:])
-    ]
-    return counts[0] * counts[1] / 2
+    knobs = {"max_regions": 2 * most, "memory": study.memory}  # one diagonal alone says enough
+    try:
+        k1, k2 = (
+            len(regions_along(study.network, a, b, **knobs).maps)
+            for a, b in (corners[:2], corners[2:])
+        )
+    except ValueError:
+        return inf
+    return k1 * k2 / 2
