@@ -19,7 +19,7 @@ __all__ = ["has_kernels", "step_on_cuda"]
 
 _ROWS = 4  # rows up to which a matrix is read as fast as for one
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_K = 1024  # rows of a matrix that a program reads at once
+_K = 1024  # rows of a matrix that a program reads at once, for one row of x
 _COLUMNS = ((2048, 16), (0, 4))  # of how many outputs on, and columns of a program then
 _SLOTS = 128  # of the cache that a program reads at once
 _HEAD = 256  # numbers of a head, at most
@@ -75,15 +75,14 @@ def _normed(
     """The product of a normalised x with a matrix (in, out), a bias, gelu."""
     gain, shift, eps = norm.weight, norm.bias, norm.eps
     D, N = w.shape
-    sizes = {"WIDE": _power(D), "K": min(_power(D), _K), "COLUMNS": _columns(N)}
-    flags = {**sizes, "BIAS": b is not None, "GELU": gelu, "num_warps": 8}
+    flags = {"COLUMNS": _columns(N), "WIDE": _power(D), "BIAS": b is not None, "GELU": gelu}
     grid, kernel = (-(-N // _columns(N)),), _any(kernels.normed_product)
 
     def product(x: Tensor) -> Tensor:
         out = x.new_empty(len(x), N)
         kernel[grid](
             x, gain, shift, w, w if b is None else b, out, D, N, *w.stride(), len(x), eps,
-            ROWS=_power(len(x)), **flags,
+            **flags, **_portion(len(x), D),
         )  # fmt: skip
         return out
 
@@ -94,13 +93,12 @@ def _added(map: Any) -> Callable[[Tensor, Tensor, Tensor | None], None]:
     """Add the product of h with a map's matrix, and its bias, to x; a token more in `lengths`."""
     w, b = map.weight, map.bias
     D, N = w.shape
-    flags = {"K": min(_power(D), _K), "COLUMNS": _columns(N), "num_warps": 8}
     grid, kernel = (-(-N // _columns(N)),), _any(kernels.added_product)
 
     def add(h: Tensor, x: Tensor, lengths: Tensor | None) -> None:
         kernel[grid](
             h, w, b, x, h if lengths is None else lengths, D, N, *w.stride(), len(x),
-            ROWS=_power(len(x)), LONGER=lengths is not None, **flags,
+            COLUMNS=_columns(N), LONGER=lengths is not None, **_portion(len(x), D),
         )  # fmt: skip
 
     return add
@@ -145,6 +143,12 @@ def _looked_back(qkv: Tensor, cache: KeyValueCache, heads: int) -> Tensor:
 def _any(kernel: Any) -> Any:
     """A kernel, which is called with its grid in brackets."""
     return kernel
+
+
+def _portion(n: int, D: int) -> dict[str, int]:
+    """How much of a product a program holds at once: fewer rows of the matrix for more of x."""
+    rows = _power(n)
+    return {"ROWS": rows, "K": min(_power(D), _K // rows), "num_warps": 8}
 
 
 def _columns(N: int) -> int:
