@@ -187,6 +187,39 @@ def test_a_plane_that_would_take_too_long_is_left_out(monkeypatch):
     assert clock.cut == "no linear regions on a plane, which take about 100000000000 s"
 
 
+def test_pieces_that_no_time_was_found_for_are_no_reason_not_to_apply(monkeypatch):
+    monkeypatch.setattr(_regions, "_POLYGON", 1e9)
+    parts = _regions._longer_and_longer
+
+    def half(study, a, b, clock):
+        for _, way in parts(study, a, (a + b) / 2, clock):
+            yield 0.5, way
+        clock.cut = "no pieces between examples, of which one pair takes about 9 s"
+
+    monkeypatch.setattr(_regions, "_longer_and_longer", half)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    section = found(model, torch.randn(10, 3), budget=20.0)
+    assert section.status == "out of time"
+    assert section.reason.startswith("for want of time: no pieces between examples, of which one")
+    assert "no linear regions on a plane" in section.reason
+
+
+def test_how_dense_pieces_are_is_not_guessed_from_one_of_them(monkeypatch):
+    """Of 1000 pieces, 0.02 s each, in 4 s: the first ten-thousandth of the way holds one alone."""
+    now = [0.0]
+
+    def along(network, a, b, **_):
+        count = max(1, round(1000 * float((b - a).double().norm() / math.sqrt(2))))
+        now[0] += 0.01 + 0.02 * count
+        return Segments(torch.zeros(count - 1), torch.zeros(count, 1, 2))
+
+    monkeypatch.setattr(_regions, "regions_along", along)
+    ends, clock = torch.eye(2), Clock(4.0, now=lambda: now[0])
+    last: Any = list(_regions._between(Study(nn.Linear(2, 2), ends), ends, clock))[-1]
+    assert last.between is None
+    assert last.density == pytest.approx(1000 / math.sqrt(2), rel=0.1)
+
+
 def test_what_has_no_pieces_and_no_symmetry():
     smooth = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
     section = found(smooth, torch.rand(10, 4), torch.arange(10) % 3)

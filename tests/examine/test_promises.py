@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from vademecum.examine import Measurement, examine, examining
-from vademecum.examine._section import Drawing, NotApplicable, Plan, Sentence
+from vademecum.examine import Measurement, examine
+from vademecum.examine._section import Drawing, NotApplicable, Sentence
 from vademecum.examine.sections import PLANS
 
 
@@ -72,18 +72,6 @@ def prepared(kind=Untidy) -> tuple[Any, torch.Tensor, torch.Tensor]:
     return model, x, y
 
 
-@pytest.fixture
-def plans(monkeypatch):
-    """A place for sections of a test's own, instead of all others."""
-    own: dict[str, Plan] = {}
-    monkeypatch.setattr(examining, "PLANS", own)
-
-    def add(name, run, cost=1.0):
-        own[name] = Plan(name, run, cost, ())
-
-    return add
-
-
 def numbers(study, clock):
     """A section that goes well."""
     draw = study.generator("numbers")
@@ -129,42 +117,6 @@ def test_everything_is_as_before_after_an_end(plans, error):
         with pytest.raises(error):
             examine(model, x, y)
     assert state_of(model) == before
-
-
-def test_a_section_that_had_too_little_time_runs_once_more_if_some_is_left(plans):
-    """Half of the time is its share, then the other, which the second section does not need."""
-    runs = []
-
-    def greedy(study, clock):
-        runs.append(clock.left())
-        yield Measurement("first", 1.0)
-        if len(runs) == 1:
-            clock.cut = "1 of 2 parts"
-            return
-        yield Measurement("second", 2.0)
-
-    plans("greedy", greedy, 1.0)
-    plans("quick", numbers, 1.0)
-    section = examine(nn.Linear(2, 1), torch.rand(4, 2), budget=10.0)["greedy"]
-    assert section.status == "measured"
-    assert "second" in section
-    assert 4 < runs[0] <= 5 < runs[1] <= 10
-
-
-def test_a_second_run_that_finds_less_does_not_count(plans):
-    runs = []
-
-    def worse(study, clock):
-        runs.append(0)
-        yield Measurement("first", 1.0)
-        clock.cut = "1 of 2 parts"
-        if len(runs) == 1:
-            yield Measurement("second", 2.0)
-
-    plans("worse", worse)
-    section = examine(nn.Linear(2, 1), torch.rand(4, 2), budget=10.0)["worse"]
-    assert len(runs) == 2
-    assert "second" in section
 
 
 def test_failing_sections_do_not_stop_others(plans):

@@ -207,7 +207,7 @@ def _tried(plan: Plan, study: Study, clock: Clock, found: _Found) -> tuple[Statu
             return "failed", "memory", traceback.format_exc()
         return "failed", f"{type(error).__name__}: {_line(error)}", traceback.format_exc()
     if clock.cut:
-        return "partly", f"{_SMALLER}: {clock.cut}", ""
+        return ("partly" if found.measurements else "out of time"), f"{_SMALLER}: {clock.cut}", ""
     return "measured", "", ""
 
 

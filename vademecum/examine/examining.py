@@ -2,10 +2,10 @@
 
 Each section has a share of what is left by what it costs, the cheapest first, so that what one does
 not need goes to those after it. If time is left at the end, a section that had too little runs once
-more. A section that fails, or has no time, does not stop the others, and
-the network is as it was when all is over. Time is kept in good faith: a section is asked to stop,
-and asks between calls of the network; nothing is cut within one. The command `vade examine` runs
-the work in a process of its own, which it can end.
+more. A section that fails, or has no time, does not stop the others, and the network is as it was
+when all is over. Time is kept in good faith: a section is asked to stop, and asks between calls of
+the network; nothing is cut within one. The command `vade examine` runs the work in a process of its
+own, which it can end.
 """
 
 from collections.abc import Callable, Sequence
@@ -127,7 +127,7 @@ def run_sections(
         clock: The time for all of them.
         progress: Whether to show a progress bar on standard error.
         note: Called with the section's name and each measurement or sentence when it comes.
-        done: Called with each section when it has ended.
+        done: Called with each section when it has ended; once more if a second run found more.
     """
     ahead = sorted((PLANS[name] for name in names), key=lambda plan: plan.cost)
     found: dict[str, Section] = {}
@@ -142,8 +142,8 @@ def run_sections(
                     section, f"the network's code changed {what}, which was given back"
                 )
             found[plan.name] = _fuller(found.get(plan.name), section)
-            if done is not None:
-                done(found[plan.name])
+            if done is not None and found[plan.name] is section:
+                done(section)
 
         for i, plan in enumerate(ahead):
             _ = plan.run  # loads what it needs, on nobody's clock but that of all
@@ -159,9 +159,12 @@ def run_sections(
 
 def _fuller(first: Section | None, second: Section) -> Section:
     """The one of two runs that found more; of equals the second, which had more time."""
-    if first is None or len(second.measurements) >= len(first.measurements):
-        return second
-    return first
+    return second if first is None or _has(second) >= _has(first) else first
+
+
+def _has(section: Section) -> tuple[int, bool, bool]:
+    """What counts of a run: its numbers, then whether nothing failed, then the picture."""
+    return len(section.measurements), not section.traceback, section.figure is not None
 
 
 def _noted(section: Section, note: str) -> Section:

@@ -35,6 +35,7 @@ _FEW, _MANY = 100, 3000  # polygons to look for at first and at last
 _LIMIT = 20  # times as many polygons as were in sight are an error
 _SEED = "linear regions"
 _PARTS = 10_000  # of a segment, the first of which shows what the whole takes
+_ENOUGH = sqrt(2 * _FEW)  # pieces on a diagonal for that many polygons: fewer say little of more
 _LOOKS = 12  # at smaller and smaller parts of the plane
 _POLYGON = 4.0  # times a piece of a segment is what a polygon takes, with its check
 
@@ -93,12 +94,12 @@ def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
     """Pieces on the way from one example to another."""
     pairs = _pairs(x)
     length = float((pairs[0][1] - pairs[0][0]).double().norm())
-    start, first = clock.left(), None
+    start, near, density = clock.left(), 0, 0.0
     for part, way in _longer_and_longer(study, *pairs[0], clock):
-        first = first or Pieces(density=len(way.maps) / (part * length))
-        seconds = (start - clock.left()) / len(way.maps)
+        if near < _ENOUGH:
+            near, density = len(way.maps), len(way.maps) / (part * length)
         if part < 1:
-            yield first._replace(seconds=seconds)
+            yield Pieces(density=density, seconds=(start - clock.left()) / len(way.maps))
             continue
         yield from _whole_ways(study, x, pairs, way, clock)
 
@@ -181,7 +182,7 @@ def _plane(x: Tensor) -> tuple[Plane, Tensor] | None:
 
 
 def _on_plane(study: Study, plane: tuple[Plane, Tensor], most: int, found: Pieces) -> Pieces | None:
-    """The polygons on as much of the plane as has about so many of them; None if all have more."""
+    """The polygons on as much of the plane as has about so many; None if no part is so small."""
     whole = plane[0]
     s, t = (high - low for low, high in zip(whole.low, whole.high, strict=True))
     sides = (found.density * sqrt(s**2 + t**2)) ** 2 / 2  # if all of it is as between examples

@@ -51,7 +51,7 @@ def geometry(study: Study, clock: Clock) -> Iterator[Item]:
             yield item
         yield Sentence(_sentence(known, errors))
     moving = applicable(study, study.take(2)[0], _few_outputs(study))
-    if not moving and known.between is None and known.regions is None:
+    if not (moving or part.cut) and known.between is None and known.regions is None:
         why = known.why_not or "inputs are not one tensor of numbers"
         raise NotApplicable(f"because {why}, and no symmetry is known of such inputs")
     orbits: dict[str, EquivarianceError] = {}
