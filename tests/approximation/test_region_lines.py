@@ -13,7 +13,8 @@ from tests.approximation.region_models import MODELS
 from vademecum.approximation.claims.region_bounds import cells, integer_layer, measured
 from vademecum.approximation.patterns import activation_pattern
 from vademecum.approximation.piecewise import _maps
-from vademecum.approximation.regions import regions_along
+from vademecum.approximation.regions import _walk, regions_along
+from vademecum.approximation.regions._cells import split_by_lines
 from vademecum.approximation.sawtooth import sawtooth_network
 from vademecum.testing import check_instrument
 
@@ -88,6 +89,27 @@ def test_more_pieces_than_allowed_are_an_error():
         regions_along(model, a, b, max_regions=count - 1)
     with pytest.raises(ValueError, match="max_regions must be"):
         regions_along(model, a, b, max_regions=0)
+
+
+def test_too_many_pieces_are_told_before_later_layers_divide_them(monkeypatch):
+    calls = []
+
+    def counted(*given):
+        calls.append(1)
+        return split_by_lines(*given)
+
+    monkeypatch.setattr(_walk, "split_by_lines", counted)
+    first = nn.Linear(1, 8)
+    with torch.no_grad():
+        first.weight.fill_(1.0)
+        first.bias.copy_(-torch.arange(1, 9) / 10)
+    model = nn.Sequential(first, nn.ReLU(), nn.Linear(8, 8), nn.ReLU())
+    a, b = torch.zeros(1), torch.ones(1)
+    with pytest.raises(ValueError, match="at most max_regions = 8; it has more"):
+        regions_along(model, a, b, max_regions=8)
+    assert len(calls) == 1
+    regions_along(model, a, b)
+    assert len(calls) == 3
 
 
 def test_laws_of_instruments():

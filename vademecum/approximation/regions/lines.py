@@ -42,8 +42,6 @@ class Segments(NamedTuple):
 
     __repr__ = one_line
 
-    """The value at $r = 0$ that each piece extends to, and its slope: $(c, g)$."""
-
 
 def regions_along(
     model: nn.Module,
