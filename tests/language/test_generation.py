@@ -1,7 +1,9 @@
 """Generation: alone and in company, with and without a cache, greedy, drawn and by beams."""
 
+import gc
 import itertools
 import math
+import weakref
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from torch import nn
 
 from vademecum.language import GPT, generate, stream_tokens
 from vademecum.language.generation._choices import Choice, restricted
-from vademecum.language.generation._runs import can_be_captured
+from vademecum.language.generation._readers import CachedReader
+from vademecum.language.generation._runs import _key, can_be_captured
+from vademecum.language.generation.continuations import _planned
 
 LENGTHS = (3, 9, 1, 5)
 WAYS: dict[str, dict[str, Any]] = {
@@ -152,8 +156,40 @@ def test_graphs_are_for_models_that_they_see_all_of():
     assert not can_be_captured(net)
     hook.remove()
     assert can_be_captured(net)
+    vars(net.lm_head)["forward"] = lambda x: x
+    assert not can_be_captured(net)
+    del vars(net.lm_head)["forward"]
+    assert can_be_captured(net)
     vars(net.lm_head)["scales"] = [torch.ones(2)]
     assert not can_be_captured(net)
+
+
+def test_a_graph_is_kept_for_a_model_as_it_was():
+    net: Any = model()
+
+    def key():
+        return _key(
+            _planned(net, [[0]], 9, Choice(0, None, None), None, False, None, True, None, None)
+        )
+
+    before = key()
+    assert key() == before
+    square = net.transformer.h[0].attn.c_proj.weight
+    square.data = square.data.t()  # where it was, but the other way round
+    turned = key()
+    assert turned != before
+    nn.utils.parametrize.register_parametrization(net.transformer.wpe, "weight", nn.Softmax(1))
+    assert key() != turned
+
+
+def test_what_is_kept_of_a_reader_holds_no_weights():
+    net = model()
+    reader = CachedReader(net, 1, 9, torch.device("cpu"))
+    weights = [weakref.ref(p) for p in net.parameters()]
+    reader.let_go()
+    del net
+    gc.collect()
+    assert not any(weight() is not None for weight in weights)
 
 
 def test_rows_that_outgrow_the_context_see_their_last_tokens():

@@ -28,8 +28,9 @@ def test_captured_steps_give_the_tokens_of_the_cpu(way):
         torch.testing.assert_close(found.log_probs.cpu(), wanted.log_probs, rtol=0, atol=1e-9)
 
 
-def test_a_graph_sees_new_weights_and_does_not_keep_a_model_alive():
-    net = model(context=64).cuda()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])  # without and with kernels
+def test_a_graph_sees_new_weights_and_does_not_keep_a_model_alive(dtype):
+    net = model(context=64).cuda().to(dtype)
     rows = [row.cuda() for row in prompts()]
     generate(net, rows, max_new_tokens=10, temperature=0)
     with torch.no_grad():

@@ -64,7 +64,7 @@ class CachedReader:
     """Reads every token once, and keeps what later ones need of it."""
 
     def __init__(self, model: Any, n: int, capacity: int, device: torch.device):
-        self.model: Any = model  # None while nobody reads: what is kept must not keep the model
+        self.model: Any = model
         self._device = device
         fixed = device.type == "cuda"  # no shape changes, so that steps can be captured
         self.caches = model.make_cache(n, capacity, all_slots=fixed)
@@ -91,6 +91,10 @@ class CachedReader:
         """Let row i be what row `rows[i]` was."""
         for cache in self.caches:
             cache.reorder(rows)
+
+    def let_go(self) -> None:
+        """Hold neither the model nor its weights; whoever reads again gives it a model."""
+        self.model = self._step = None
 
 
 Reader = WholeReader | CachedReader

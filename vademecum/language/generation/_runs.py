@@ -2,9 +2,9 @@
 
 On a CUDA device a model with a cache has its step captured as a graph. The latest graph of a model
 is kept with its memory, as long as the model lives and its tensors stay where they are, and serves
-every later call with as many rows that fits into it. A model with hooks, or with tensors that are
-neither parameters nor buffers, is run step by step: a graph would pass by the former, and read the
-latter where they were.
+every later call with as many rows that fits into it. A model with hooks, with a `forward` that is
+not of its class, or with tensors that are neither parameters nor buffers, is run step by step: a
+graph would pass by the former, and read the latter where they were.
 """
 
 from collections.abc import Callable, Sequence
@@ -105,15 +105,16 @@ class Run:
         return _Session(key, reader, tape, _step(reader, tape, graphed=graphed))
 
     def _keep(self) -> None:
-        if self._session is not None and self._session.key:
-            self._session.reader.model = None
-            _kept[self._plan.model] = self._session
+        session = self._session
+        if session is not None and session.key and isinstance(session.reader, CachedReader):
+            session.reader.let_go()
+            _kept[self._plan.model] = session
 
 
 def can_be_captured(model: nn.Module) -> bool:
     """Whether all that a model does and reads is seen by a graph of its step."""
     for module in model.modules():
-        if module._forward_hooks or module._forward_pre_hooks:
+        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
             return False
         own = [value for key, value in vars(module).items() if key not in INTERNAL]
         if any(True for _ in named_tensors(own)):
@@ -149,9 +150,10 @@ def _longest(rows: Sequence[Tensor]) -> int:
 
 
 def _key(plan: Plan) -> tuple[Any, ...]:
-    """What a captured step depends on: sizes, choices, and where the model's tensors are."""
+    """What a captured step depends on: sizes, choices, classes, and where tensors are and how."""
     tensors = [*plan.model.parameters(), *plan.model.buffers()]
-    places = tuple((t.data_ptr(), t.dtype) for t in tensors)
+    places = tuple((t.data_ptr(), t.dtype, t.shape, t.stride()) for t in tensors)
+    classes = tuple(map(type, plan.model.modules()))
     kind = plan.device.type
     cast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-    return (len(plan.rows), _capacity(plan), plan.choice, plan.stop, cast, places)
+    return (len(plan.rows), _capacity(plan), plan.choice, plan.stop, cast, classes, places)
