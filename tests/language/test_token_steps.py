@@ -1,13 +1,18 @@
 """Steps of GPT without calls of modules, against passes over all tokens and against hooks."""
 
+import contextlib
 import copy
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from vademecum.attention import KeyValueCache
 from vademecum.language import GPT, generate
+from vademecum.language.networks import _steps_on_cuda
 from vademecum.language.networks._gpt_blocks import Map
+from vademecum.language.networks._steps_on_cuda import step_on_cuda
 from vademecum.language.networks._token_steps import token_step
 
 V = 11
@@ -93,6 +98,65 @@ def test_a_module_that_does_something_else_is_called(how: str) -> None:
     assert token_step(net, net.make_cache(1, 2)) is None
 
 
+def test_a_head_with_a_bias_is_called() -> None:
+    net = _model()
+    net.lm_head = nn.Linear(12, V).double()
+    with torch.no_grad():
+        net.lm_head.bias.copy_(torch.arange(V).double())
+    cached = generate(net, [[0, 3]], max_new_tokens=6, temperature=0)
+    afresh = generate(net, [[0, 3]], max_new_tokens=6, temperature=0, cache=False)
+    torch.testing.assert_close(cached.log_probs, afresh.log_probs)
+
+
+def _looked_back(qkv: Tensor, cache: KeyValueCache, heads: int) -> Tensor:
+    """What the kernel does, which counts no token."""
+    n, d = len(qkv), qkv.shape[1] // 3
+    q, k, v = qkv.view(n, 3, heads, 1, d // heads).unbind(1)
+    seen = torch.arange(cache.capacity) <= cache.lengths[:, None]
+    keys, values = cache.append(k, v)
+    cache.lengths.sub_(1)
+    attended = nn.functional.scaled_dot_product_attention(q, keys, values, seen[:, None, None])
+    return attended.reshape(n, d)
+
+
+def test_rows_that_become_more_than_kernels_are_for_go_to_torch(monkeypatch) -> None:
+    """As beams do; all but attention is torch's then, and runs on a CPU as well."""
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(_steps_on_cuda, "_looked_back", _looked_back)
+    net, tokens = _model(), torch.randint(V, (6, 9))
+    with torch.inference_mode():
+        caches, like = (net.make_cache(1, 9, all_slots=True) for _ in range(2))
+        step = step_on_cuda(net, caches)
+        for cache in (caches, like):
+            net(tokens[:1, :4], cache=cache)
+            for each in cache:
+                each.reorder(torch.zeros(6, dtype=torch.long))
+        for t in range(4, 9):
+            true = net(tokens[:, t : t + 1], cache=like)[:, 0]
+            torch.testing.assert_close(step(tokens[:, t]), true, rtol=0, atol=1e-12)
+            assert caches[2].lengths.equal(like[2].lengths)
+
+
+@pytest.mark.parametrize("lacks", ["", "bias", "weight", "dtype", "kind"])
+def test_kernels_are_for_parameters_that_they_can_read(lacks: str) -> None:
+    net = _model(torch.float32)
+    body: Any = net.transformer
+    norm, map = body.ln_f, body.h[1].mlp.c_proj
+    if lacks == "bias":
+        map.bias = None
+    elif lacks == "weight":
+        norm.weight = None
+    elif lacks == "dtype":
+        norm.half()
+    elif lacks == "kind":
+        map.bias = _Odd(torch.zeros(12))
+    assert _steps_on_cuda._plain(net) == (not lacks)
+
+
+class _Odd(nn.Parameter):
+    """A tensor of another kind."""
+
+
 def test_what_autocast_or_other_models_do_is_left_to_them() -> None:
     net = _model(torch.float32)
     caches = net.make_cache(1, 2)
@@ -146,9 +210,11 @@ def test_the_model_itself_steps_where_there_are_no_kernels() -> None:
 @pytest.mark.gpu
 def test_kernels_refuse_a_full_cache_and_generate_the_same_text() -> None:
     net = _model(torch.float32).cuda()
-    found = generate(net, [[0], [3, 1]], max_new_tokens=6, temperature=0)
-    afresh = generate(net, [[0], [3, 1]], max_new_tokens=6, temperature=0, cache=False)
-    assert found.tokens.equal(afresh.tokens)
+    ways: list[dict[str, Any]] = [{"temperature": 0}, {"beam": 3}]  # six rows from two
+    for knobs in ways:
+        found = generate(net, [[0], [3, 1]], max_new_tokens=6, **knobs)
+        afresh = generate(net, [[0], [3, 1]], max_new_tokens=6, cache=False, **knobs)
+        assert found.tokens.equal(afresh.tokens)
     with torch.inference_mode():
         caches = net.make_cache(1, 2, all_slots=True)
         net(torch.zeros(1, 2, dtype=torch.long, device="cuda"), cache=caches)
@@ -156,3 +222,13 @@ def test_kernels_refuse_a_full_cache_and_generate_the_same_text() -> None:
         assert step is not None
         with pytest.raises(ValueError, match="the cache is full"):
             step(torch.zeros(1, dtype=torch.long, device="cuda"))
+
+
+@pytest.mark.gpu
+def test_a_step_beyond_a_full_row_writes_to_its_spare_slot() -> None:
+    """As steps do that are taken before a graph is captured, and then forgotten."""
+    cache = KeyValueCache(2, 3, kv_heads=2, d_k=4, all_slots=True, device="cuda")
+    cache.lengths.copy_(torch.tensor([5, 1]))
+    _steps_on_cuda._looked_back(torch.ones(2, 24, device="cuda"), cache, 2)
+    for memory in (cache.keys, cache.values):
+        assert memory.any(-1).nonzero().tolist() == [[0, 0, 3], [0, 1, 3], [1, 0, 1], [1, 1, 1]]

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vademecum.attention import KeyValueCache
 from vademecum.language.networks import _kernels_of_tokens as kernels
+from vademecum.language.networks._gpt_blocks import Map
 from vademecum.language.networks.gpt import GPT
 
 __all__ = ["has_kernels", "step_on_cuda"]
@@ -31,20 +32,27 @@ def has_kernels(model: GPT, caches: Sequence[KeyValueCache]) -> bool:
     known = hasattr(kernels, "triton") and table.is_cuda and table.dtype in _DTYPES
     alike = first.keys.dtype == table.dtype and first.all_slots
     small = model.d // model.heads <= _HEAD
-    return known and alike and small and not torch.is_autocast_enabled("cuda")
+    return known and alike and small and _plain(model) and not torch.is_autocast_enabled("cuda")
+
+
+def _plain(model: GPT) -> bool:
+    """Whether kernels can read all parameters: none is missing, or a tensor of another kind."""
+    table = model.transformer.wte.weight
+    kinds = {(type(p), p.dtype, p.device) for p in model.parameters()}
+    maps = [m for m in model.modules() if isinstance(m, nn.LayerNorm | Map)]
+    whole = all(m.weight is not None and m.bias is not None for m in maps)
+    return whole and kinds == {(nn.Parameter, table.dtype, table.device)}
 
 
 def step_on_cuda(model: GPT, caches: Sequence[KeyValueCache]) -> Callable[[Tensor], Tensor]:
     """From the next token of each row (n,) to the logits (n, V) after it, caches included."""
-    body: Any = model.transformer
-    table, places = body.wte.weight, body.wpe.weight
-    few = len(caches[0].lengths) <= _ROWS
-    layers = [_layer(block, few) for block in body.h]
-    logits = (_normed if few else _normed_many)(body.ln_f, model.lm_head.weight.t(), None)
+    table, places = model.transformer.wte.weight, model.transformer.wpe.weight
+    ways = {few: _way(model, few) for few in (True, False)}  # beams become more rows
 
     def step(tokens: Tensor) -> Tensor:
         lengths = caches[0].lengths
         caches[0].reserve(1)
+        layers, logits = ways[len(tokens) <= _ROWS]
         with torch.cuda.device(table.device):
             x = F.embedding(tokens, table)
             x += F.embedding(lengths.clamp(max=len(places) - 1), places)
@@ -53,6 +61,15 @@ def step_on_cuda(model: GPT, caches: Sequence[KeyValueCache]) -> Callable[[Tenso
             return logits(x)
 
     return step
+
+
+def _way(
+    model: GPT, few: bool
+) -> tuple[list[Callable[[Tensor, KeyValueCache], None]], Callable[[Tensor], Tensor]]:
+    """The blocks and the head, by products of ours or of torch."""
+    body: Any = model.transformer
+    head = (_normed if few else _normed_many)(body.ln_f, model.lm_head.weight.t(), None)
+    return [_layer(block, few) for block in body.h], head
 
 
 def _layer(block: Any, few: bool) -> Callable[[Tensor, KeyValueCache], None]:
