@@ -8,29 +8,15 @@ CUDA; everywhere else torch's operations do the same.
 
 from __future__ import annotations  # without Triton there are no names for the annotations
 
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, no_type_check
+from typing import TYPE_CHECKING, no_type_check
 
 import torch
 from torch import Tensor
 
+from vademecum.arrays.triton_code import has_triton, jit, libdevice, power_of_two, tl
+
 if TYPE_CHECKING:
     from vademecum.kernels.wide._positions import Taps
-
-if find_spec("triton"):
-    import triton  # pyright: ignore[reportMissingImports]
-    import triton.language as tl  # pyright: ignore[reportMissingImports]
-    from triton.language.extra import libdevice  # pyright: ignore[reportMissingImports]
-
-    jit = triton.jit
-else:
-    triton: Any = None
-    tl: Any = None
-    libdevice: Any = None
-
-    def jit(function: Any) -> Any:  # nobody calls the functions below then
-        return function
-
 
 __all__ = ["activated", "applies", "convolved"]
 
@@ -39,7 +25,7 @@ _ROW = 4096  # positions that a program holds at most
 
 def applies(k: Tensor) -> bool:
     """Whether there are kernels for a block (a, b, h, w, h, w)."""
-    if triton is None or not k.is_cuda or k.dtype != torch.float32 or k.ndim != 6:
+    if not has_triton() or not k.is_cuda or k.dtype != torch.float32 or k.ndim != 6:
         return False
     return k.is_contiguous() and k.shape[2:4].numel() <= _ROW
 
@@ -65,7 +51,7 @@ def activated(
         _activate[(n * m * size,)](
             k, k if theta is None else theta.contiguous(), out, out if tangent is None else tangent,
             q.contiguous(), p.contiguous(), a, b, snap, size, m,
-            TANGENT=theta is not None, BLOCK=triton.next_power_of_2(size),
+            TANGENT=theta is not None, BLOCK=power_of_two(size),
         )  # fmt: skip
     return out, tangent
 
@@ -99,7 +85,7 @@ def convolved(
             weight, *factors, *biases, h, w, high, wide,
             *geometry[0], *geometry[1],
             TANGENT=theta is not None, TALL=taps[0].size, BROAD=taps[1].size,
-            BLOCK=triton.next_power_of_2(high * wide),
+            BLOCK=power_of_two(high * wide),
         )  # fmt: skip
     return out, tangent
 

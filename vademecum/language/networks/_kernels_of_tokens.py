@@ -2,25 +2,14 @@
 
 With a few rows all time goes into reading matrices and starting kernels. So what comes before a
 product (a normalisation) and after it (a bias, gelu, the residual path) is done where its numbers
-are, and a block takes four kernels in place of fourteen. All sums are in single precision.
+are, and a block takes five kernels. All sums are in single precision.
 """
 
 from __future__ import annotations  # without Triton there are no names for the annotations
 
-from importlib.util import find_spec
-from typing import Any, no_type_check
+from typing import no_type_check
 
-if find_spec("triton"):
-    import triton  # pyright: ignore[reportMissingImports]
-    import triton.language as tl  # pyright: ignore[reportMissingImports]
-
-    jit = triton.jit
-else:
-    tl: Any = None
-
-    def jit(function: Any) -> Any:  # nobody calls the functions below then
-        return function
-
+from vademecum.arrays.triton_code import jit, tl
 
 __all__ = ["added_product", "attended", "normed_product"]
 
@@ -40,8 +29,17 @@ def _moments(x, D, n, eps, ROWS: tl.constexpr, WIDE: tl.constexpr):
 @jit
 @no_type_check
 def _gelu(u):
-    """By its formula with tanh, a + b tanh(...) as a logistic function of twice the argument."""
+    """By its formula with tanh: (1 + tanh a) / 2 is the logistic function of 2 a."""
     return u * tl.sigmoid(1.5957691216057308 * (u + 0.044715 * u * u * u))
+
+
+@jit
+@no_type_check
+def _weights(w, i, columns, D, N, w_in, w_out):
+    """Rows i and some columns of a matrix (D, N), with zeros beyond it."""
+    at = w + i[:, None].to(tl.int64) * w_in + columns[None, :].to(tl.int64) * w_out
+    inside = (i[:, None] < D) & (columns[None, :] < N)
+    return tl.load(at, mask=inside, other=0).to(tl.float32)
 
 
 @jit
@@ -59,8 +57,7 @@ def normed_product(
     for k in range(0, D, K):
         i = k + tl.arange(0, K)
         real = i < D
-        at = w + i[:, None].to(tl.int64) * w_in + columns[None, :].to(tl.int64) * w_out
-        part = tl.load(at, mask=real[:, None] & (columns[None, :] < N), other=0).to(tl.float32)
+        part = _weights(w, i, columns, D, N, w_in, w_out)
         u = tl.load(x + rows * D + i[None, :], mask=(rows < n) & real[None, :], other=0)
         u = (u.to(tl.float32) - mean[:, None]) * scale[:, None]
         u *= tl.load(gain + i, mask=real, other=0).to(tl.float32)[None, :]
@@ -85,10 +82,8 @@ def added_product(
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for k in range(0, D, K):
         i = k + tl.arange(0, K)
-        real = i < D
-        at = w + i[:, None].to(tl.int64) * w_in + columns[None, :].to(tl.int64) * w_out
-        part = tl.load(at, mask=real[:, None] & (columns[None, :] < N), other=0).to(tl.float32)
-        inside = (rows[:, None] < n) & real[None, :]
+        part = _weights(w, i, columns, D, N, w_in, w_out)
+        inside = (rows[:, None] < n) & (i[None, :] < D)
         u = tl.load(h + rows[:, None] * D + i[None, :], mask=inside, other=0).to(tl.float32)
         total += tl.sum(u[:, :, None] * part[None, :, :], 1)
     total += tl.load(b + columns, mask=columns < N, other=0).to(tl.float32)[None, :]

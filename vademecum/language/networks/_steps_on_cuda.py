@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vademecum.arrays.triton_code import has_triton, power_of_two
 from vademecum.attention import KeyValueCache
 from vademecum.language.networks import _kernels_of_tokens as kernels
 from vademecum.language.networks._gpt_blocks import Map
@@ -29,7 +30,7 @@ _HEAD = 256  # numbers of a head, at most
 def has_kernels(model: GPT, caches: Sequence[KeyValueCache]) -> bool:
     """Whether there are kernels for such a model and such caches."""
     table, first = model.transformer.wte.weight, caches[0]
-    known = hasattr(kernels, "triton") and table.is_cuda and table.dtype in _DTYPES
+    known = has_triton() and table.is_cuda and table.dtype in _DTYPES
     alike = first.keys.dtype == table.dtype and first.all_slots
     small = model.d // model.heads <= _HEAD
     return known and alike and small and _plain(model) and not torch.is_autocast_enabled("cuda")
@@ -92,7 +93,7 @@ def _normed(
     """The product of a normalised x with a matrix (in, out), a bias, gelu."""
     gain, shift, eps = norm.weight, norm.bias, norm.eps
     D, N = w.shape
-    flags = {"COLUMNS": _columns(N), "WIDE": _power(D), "BIAS": b is not None, "GELU": gelu}
+    flags = {"COLUMNS": _columns(N), "WIDE": power_of_two(D), "BIAS": b is not None, "GELU": gelu}
     grid, kernel = (-(-N // _columns(N)),), _any(kernels.normed_product)
 
     def product(x: Tensor) -> Tensor:
@@ -152,7 +153,7 @@ def _looked_back(qkv: Tensor, cache: KeyValueCache, heads: int) -> Tensor:
     _any(kernels.attended)[heads, n](
         qkv, cache.keys, cache.values, cache.lengths, out, cache.capacity,
         *cache.keys.stride()[:3], size**-0.5,
-        HEADS=heads, SIZE=size, WIDE=_power(size), SLOTS=_SLOTS, num_warps=8,
+        HEADS=heads, SIZE=size, WIDE=power_of_two(size), SLOTS=_SLOTS, num_warps=8,
     )  # fmt: skip
     return out
 
@@ -164,14 +165,9 @@ def _any(kernel: Any) -> Any:
 
 def _portion(n: int, D: int) -> dict[str, int]:
     """How much of a product a program holds at once: fewer rows of the matrix for more of x."""
-    rows = _power(n)
-    return {"ROWS": rows, "K": min(_power(D), _K // rows), "num_warps": 8}
+    rows = power_of_two(n)
+    return {"ROWS": rows, "K": min(power_of_two(D), _K // rows), "num_warps": 8}
 
 
 def _columns(N: int) -> int:
     return next(columns for least, columns in _COLUMNS if least <= N)
-
-
-def _power(k: int) -> int:
-    """The smallest power of two from k on."""
-    return 1 << (k - 1).bit_length()

@@ -11,20 +11,9 @@ Of real numbers the imaginary part is the real one, and nobody looks at it.
 
 from __future__ import annotations  # without Triton there are no names for the annotations
 
-from importlib.util import find_spec
-from typing import Any, no_type_check
+from typing import no_type_check
 
-if find_spec("triton"):
-    import triton  # pyright: ignore[reportMissingImports]
-    import triton.language as tl  # pyright: ignore[reportMissingImports]
-
-    jit = triton.jit
-else:
-    tl: Any = None
-
-    def jit(function: Any) -> Any:  # nobody calls the functions below then
-        return function
-
+from vademecum.arrays.triton_code import jit, tl
 
 __all__ = ["states"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations  # without Triton there are no names for the 
 
 from typing import no_type_check
 
-from vademecum.recurrence.linear_scan._kernels import _read, _step, _tile, _write, jit, tl
+from vademecum.arrays.triton_code import jit, tl
+from vademecum.recurrence.linear_scan._kernels import _read, _step, _tile, _write
 
 __all__ = ["ends", "repair"]
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vademecum.arrays.triton_code import tl
 from vademecum.recurrence.linear_scan import _kernels
 
-__all__ = ["gradients_on_cuda", "has_triton", "scan_on_cuda"]
+__all__ = ["gradients_on_cuda", "scan_on_cuda"]
 
 _LANES = 32  # sequences of a program: one warp, so that a step is one instruction
 _BUSY = 132  # programs from which on an H200 has work for all of its processors
@@ -38,11 +39,6 @@ class _Scan(NamedTuple):
     reverse: bool
     late: bool
     conj: bool
-
-
-def has_triton() -> bool:
-    """Whether Triton is installed."""
-    return hasattr(_kernels, "triton")
 
 
 def scan_on_cuda(
@@ -193,7 +189,7 @@ def _flags(given: _Scan, tile: int) -> dict[str, Any]:
     double = kind in (1, 3)
     return {
         "KIND": kind,
-        "ACC": _kernels.tl.float64 if double else _kernels.tl.float32,
+        "ACC": tl.float64 if double else tl.float32,
         "CONSTANT": given.a.shape[1] == 1,
         "REVERSE": given.reverse,
         "LATE": int(given.late),

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from vademecum.arrays.triton_code import has_triton
 from vademecum.models import warn_of_slow_path
 from vademecum.recurrence.linear_scan._on_cpu import gradients_on_cpu, scan_on_cpu
-from vademecum.recurrence.linear_scan._on_cuda import gradients_on_cuda, has_triton, scan_on_cuda
+from vademecum.recurrence.linear_scan._on_cuda import gradients_on_cuda, scan_on_cuda
 
 __all__ = ["linear_scan"]
 
