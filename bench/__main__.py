@@ -58,6 +58,8 @@ def main() -> int:
             print(f"rows of {room} were skipped: what was kept of them stays")
         elif not arguments.only:
             table.close()
+        if not table.here and (skipped or arguments.only):
+            print(f"the table of {room} is from elsewhere: none of these rows was kept")
     return 1 if broken else 0
 
 

@@ -219,12 +219,14 @@ def test_a_run_that_is_cut_off_keeps_what_it_measured(measured, tmp_path):
     ]
 
 
-def test_only_a_whole_run_replaces_a_table_from_elsewhere(measured, tmp_path):
+def test_only_a_whole_run_replaces_a_table_from_elsewhere(measured, tmp_path, capsys):
     elsewhere = {"environment": {"processor": "abacus"}, "rows": [{"row": "b", "peer": "beads"}]}
     (tmp_path / "linear.json").write_text(json.dumps(elsewhere))
     assert measured([_row("a")], "--only", "a") == {"b": "beads"}
     assert measured(in_turn(_missing(), [_row("a")])) == {"b": "beads"}
+    assert capsys.readouterr().out.count("is from elsewhere: none of these rows was kept") == 2
     assert measured([_row("a")]) == {"a": "peer"}
+    assert "elsewhere" not in capsys.readouterr().out
 
 
 def _missing():
