@@ -213,6 +213,6 @@ def _in_sight(study: Study, plane: Plane, most: int) -> float:
             len(regions_along(study.network, a, b, **knobs).maps)
             for a, b in (corners[:2], corners[2:])
         )
-    except ValueError:
+    except ValueError:  # too many: of anything else the ways between examples have told
         return inf
     return k1 * k2 / 2
