@@ -12,7 +12,6 @@ from torch import nn
 from tests.approximation.region_models import MODELS
 from vademecum.approximation.claims.region_bounds import cells, integer_layer, measured
 from vademecum.approximation.patterns import activation_pattern
-from vademecum.approximation.piecewise import _maps
 from vademecum.approximation.regions import _walk, regions_along
 from vademecum.approximation.regions._cells import split_by_lines
 from vademecum.approximation.sawtooth import sawtooth_network
@@ -67,18 +66,6 @@ def test_coinciding_kinks_are_one_breakpoint():
     layer.bias.data = torch.tensor([-0.25, -0.5, 0.75])
     found = regions_along(nn.Sequential(layer, nn.ReLU()), torch.zeros(1), torch.ones(1))
     assert found.breaks.tolist() == [0.25]
-
-
-@pytest.mark.parametrize("name", ["cnn", "norm, dropout"])
-def test_batches_that_are_filled_up_change_nothing(name, monkeypatch):
-    """As on a GPU, where convolutions of many sizes would each be planned for."""
-    model, shape = MODELS[name]
-    a, b = torch.randn(2, *shape)
-    plain = regions_along(model, a, b)
-    monkeypatch.setattr(_maps, "PLANNED", {"cpu"})
-    found = regions_along(copy.deepcopy(model), a, b)
-    torch.testing.assert_close(found.breaks, plain.breaks)
-    torch.testing.assert_close(found.maps, plain.maps)
 
 
 def test_more_pieces_than_allowed_are_an_error():

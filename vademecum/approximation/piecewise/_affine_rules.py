@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vademecum.approximation.piecewise._maps import Affine, filled
+from vademecum.approximation.piecewise._maps import Affine
 from vademecum.models import Call, Rows, Size, Value
 
 __all__ = ["AFFINE", "Rule", "constant", "same"]
@@ -211,14 +211,9 @@ def _convolution(
     if call.places != 1 or not isinstance(input, Value):
         return None
     convolve = call.function
-
-    def linear(h: Tensor) -> Tensor:
-        n = len(h)
-        return convolve(filled(h), weight, None, *args, **options)[:n]
-
     return [
         Affine(
-            linear,
+            lambda h: convolve(h, weight, None, *args, **options),
             None if bias is None else bias.view(-1, *[1] * (out.tensor.ndim - 2)),
             lambda r: convolve(r, weight.abs(), None, *args, **options),
             whole=lambda h: convolve(h, weight, bias, *args, **options),

@@ -19,13 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["PLANNED", "Affine", "Kinks", "Largest", "PiecewiseMap", "filled", "kinks"]
-
-PLANNED = {"cuda"}
-"""Devices where cuDNN plans a convolution anew for each size of a batch, which takes its time."""
+__all__ = ["Affine", "Kinks", "Largest", "PiecewiseMap", "kinks"]
 
 
 @dataclass(frozen=True)
@@ -120,11 +116,3 @@ def kinks(like: Tensor, thresholds: Any, slopes: Any, intercepts: Any = None) ->
         gate=all(isinstance(a, int) for a in slopes) and slopes == [0, 1],
         centred=isinstance(thresholds[0], int) and thresholds == [0],
     )
-
-
-def filled(h: Tensor) -> Tensor:
-    """A batch with rows of zeros up to a power of 2, where every new size is planned for."""
-    more = (1 << (len(h) - 1).bit_length()) - len(h)
-    if not more or h.device.type not in PLANNED:
-        return h
-    return F.pad(h, (0, 0) * (h.ndim - 1) + (0, more))
