@@ -81,6 +81,24 @@ def test_portions_grow_to_a_fixed_end(seconds, cost, sizes):
     assert not clock.cut or clock.cut == f"{sizes[-1]} of 1000 examples"
 
 
+@pytest.mark.parametrize(
+    ("costs", "sizes"),
+    [
+        ({10: 10.0, 16: 10.6}, [10, 16]),  # of 9.4 s left 7.52 count, less than the last one took
+        ({10: 2.0, 112: 4.04, 868: 19.16}, [10, 112, 868]),  # 112 + (19.168 - 4.04) / 0.02
+        ({10: 2.0, 112: 1.0}, [10, 112, 1000]),  # a first call that was slow
+        ({10: 2.0, 112: 22.4}, [10, 112]),  # as much as in proportion
+    ],
+)
+def test_portions_of_work_that_has_a_cost_of_its_own(costs, sizes):
+    time = Time()
+    clock, seen = Clock(30.0, now=time), []
+    for size in clock.portions(10, 1000):
+        seen.append(size)
+        time.now += costs.get(size, 0.0)
+    assert seen == sizes
+
+
 def test_portions_are_never_more_than_there_are():
     clock = Clock(1.0, now=Time())
     assert list(clock.portions(16, 5)) == [5]

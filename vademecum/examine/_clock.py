@@ -72,8 +72,9 @@ class Clock:
     ) -> Iterator[int]:
         """Sizes to work with, one after the other, of which each makes those before it worthless.
 
-        The first comes in any case; the next ones are as large as the time left seems to allow. If
-        the last one is not reached, `cut` says so.
+        The first comes in any case; the next ones are as large as the time left seems to allow, by
+        a line through what the last two took: of small portions a GPU takes hardly less time than
+        of large ones. If the last one is not reached, `cut` says so.
 
         Args:
             first: The first size, if `last` is not smaller.
@@ -81,19 +82,19 @@ class Clock:
             power: The cost grows as the size to this power.
             what: What is counted, in words.
         """
-        size = min(first, last)
+        size, before = min(first, last), (0.0, 0.0)  # nothing would cost nothing
         while True:
             start = self._settled()
             yield size
             if size >= last:
                 return
-            took = max(self._settled() - start, 1e-6)
-            factor = (_SAFE * max(self.left(), 0.0) / took) ** (1 / power)
+            now = float(size) ** power, max(self._settled() - start, 1e-6)
+            factor = _growth(before, now, _SAFE * max(self.left(), 0.0)) ** (1 / power)
             larger = min(last, int(size * min(factor, last)))
             if factor < min(_WORTH, last / size) or larger == size:
                 self.cut = f"{size} of {last} {what}"
                 return
-            size = larger
+            size, before = larger, now
 
     @torch.no_grad()
     def pass_seconds(self, model: nn.Module, x: Any) -> float:
@@ -182,3 +183,15 @@ class Clock:
             yield
         finally:
             hook.remove()
+
+
+def _growth(before: tuple[float, float], now: tuple[float, float], limit: float) -> float:
+    """How many times as much work fits into a time, from two amounts of it and what they took.
+
+    If the second took little more than the first, or even less, that may be an accident: from one
+    amount to the next it is never more than 8 times what costs in proportion would allow.
+    """
+    (less, short), (amount, took) = before, now
+    fair = took / amount
+    slope = min(max((took - short) / (amount - less), fair / _FARTHER), fair)
+    return max(1 + (limit - took) / (slope * amount), 0.0)
