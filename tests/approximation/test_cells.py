@@ -1,13 +1,14 @@
 """The geometry of cells by hand: cuts, centres, and how close lines are told apart."""
 
 import math
+from itertools import permutations
 
 import pytest
 import torch
 from torch import nn
 
 from vademecum.approximation.regions import certify_regions, input_plane, linear_regions
-from vademecum.approximation.regions._cells import Cells, cut, split_by_lines
+from vademecum.approximation.regions._cells import Cells, cut, split_by_lines, split_by_maxima
 from vademecum.approximation.units import Maxout
 
 
@@ -67,6 +68,19 @@ def test_a_single_threshold_that_is_not_zero():
     found = linear_regions(nn.Hardtanh(-0.5, math.inf), input_plane())
     assert sorted(found.areas.tolist()) == [0.25, 0.75, 0.75, 2.25]  # all corners are binary
     assert not found.maps[found.areas.argmin(), :, 1:].any()  # it is constant below -1 / 2
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_candidates_that_are_equal_one_after_the_other_lose_no_part(order):
+    """With a tolerance of 0.0005, 0 equals 0.0004 and that 0.0008, but 0 does not equal 0.0008."""
+    functions = torch.tensor([[0.0, 0.0], [0.0004, 0.0], [0.0008, 0.0], [-0.5, 1.0]])
+    candidates = functions[list(order)].double().T[None, :, None]  # cells, columns, units, pieces
+    interval = Cells(torch.tensor([[[0.0], [1.0]]]).double(), torch.tensor([2]))
+    parts, owner = split_by_maxima(interval, candidates, 1e-3)
+    ends = parts.corners[..., 0].sort(0).values
+    assert owner.tolist() == [0, 0]
+    assert (float(ends[0, 0]), float(ends[1, 1])) == (0.0, 1.0)
+    assert float(ends[0, 1]) == float(ends[1, 0]) == pytest.approx(0.5, abs=1e-3)
 
 
 CLOSE = [  # what lies on one side of the rounding, 1e-12 of the largest value, and on the other

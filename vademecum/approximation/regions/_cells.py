@@ -182,8 +182,9 @@ def split_by_maxima(
         active = waiting.nonzero()[:, 0]
         c, part = coefficients[start[root[active]] + turn], cells.take(active)
         parts, roots = [cells.take(~waiting)], [root[~waiting]]
+        first = _first_of_equals(part, c, tau[root[active]])
         for i in range(c.shape[2]):
-            piece, kept = _where_largest(part, c, i, tau[root[active]])
+            piece, kept = _where_largest(part, c, i, tau[root[active]], first)
             parts.append(piece)
             roots.append(root[active[kept]])
         cells, root = Cells.joined(parts), torch.cat(roots)
@@ -203,18 +204,36 @@ def _undecided(cells: Cells, candidates: Tensor, rounding: float) -> tuple[Tenso
     return behind.amin(-1) > tau[:, None], tau
 
 
-def _where_largest(cells: Cells, c: Tensor, i: int, tau: Tensor) -> tuple[Cells, Tensor]:
+def _first_of_equals(cells: Cells, c: Tensor, tau: Tensor) -> Tensor:
+    """Whether each candidate of each cell is the first of those that are equal to it.
+
+    Equal are candidates that no corner tells apart, and those that others connect: otherwise of
+    three, each equal to the next, the last could lose to the second and that to the first, which is
+    below the last.
+    """
+    pieces, value = c.shape[2], torch.baddbmm(c[:, :1], cells.corners, c[:, 1:])
+    apart = ((value - value[..., i : i + 1]).abs().amax(1) for i in range(pieces))
+    equal = torch.stack([each <= tau[:, None] for each in apart], 1)  # (cells, pieces, pieces)
+    for _ in range((pieces - 1).bit_length()):
+        equal = equal.float() @ equal.float() > 0
+    return ~equal.tril(-1).any(-1)
+
+
+def _where_largest(
+    cells: Cells, c: Tensor, i: int, tau: Tensor, first: Tensor
+) -> tuple[Cells, Tensor]:
     """The parts of cells where candidate `i` is the first of the largest, and whose they are."""
-    kept = torch.arange(len(tau), device=tau.device)
+    kept = first[:, i].nonzero()[:, 0]
+    cells = cells.take(kept)
     for j in range(c.shape[2]):
         if j == i or len(kept) == 0:
             continue
         v = evaluate((c[..., i] - c[..., j])[kept], cells.corners)
         v = torch.where(v.abs() <= tau[kept, None], 0.0, v)
-        high, low = v.amax(1), v.amin(1)
-        stay = (high > 0) | ((low >= 0) & (j > i))  # of equal candidates the first
-        kept, cells, v, low = kept[stay], cells.take(stay), v[stay], low[stay]
-        both = (low < 0).nonzero()[:, 0]
+        v = torch.where(first[kept, j, None], v, 1.0)  # the first speaks for those equal to it
+        stay = v.amax(1) > 0
+        kept, cells, v = kept[stay], cells.take(stay), v[stay]
+        both = (v.amin(1) < 0).nonzero()[:, 0]
         if len(both):
             above, _ = cut(cells.take(both), v[both])
             cells = cells.replaced(both, above)
