@@ -176,6 +176,22 @@ def test_walls_that_meet_at_an_example_are_told_of():
     assert "too many meet at one of the examples" in section.sentence
 
 
+def test_far_more_polygons_than_were_in_sight_are_looked_for_on_less(monkeypatch):
+    sides, real = [], _regions.linear_regions
+
+    def too_many_on_all_of_it(network, plane, **knobs):
+        sides.append(plane.high[0] - plane.low[0])
+        if sides[-1] == max(sides):
+            raise ValueError("there must be at most 2000 regions")
+        return real(network, plane, **knobs)
+
+    monkeypatch.setattr(_regions, "linear_regions", too_many_on_all_of_it)
+    section = found(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(9, 3))
+    assert section.status == "measured"
+    assert sides[1] == pytest.approx(sides[0] / 8)
+    assert section.plane_share == pytest.approx(1 / 64)
+
+
 def test_a_plane_that_would_take_too_long_is_left_out(monkeypatch):
     monkeypatch.setattr(_regions, "_POLYGON", 1e9)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))

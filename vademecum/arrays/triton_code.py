@@ -4,6 +4,8 @@ Modules with kernels can be imported without it, and nobody calls the kernels th
 begin with `from __future__ import annotations`, since their annotations name what is in `tl`.
 """
 
+import os
+import shutil
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -12,6 +14,7 @@ __all__ = ["has_triton", "jit", "libdevice", "power_of_two", "tl"]
 
 
 _INSTALLED = find_spec("triton") is not None
+_COMPILER = "CC" in os.environ or any(map(shutil.which, ("gcc", "clang")))
 
 tl: Any = import_module("triton.language") if _INSTALLED else None
 """The language of kernels; None without Triton."""
@@ -24,8 +27,8 @@ jit: Any = import_module("triton").jit if _INSTALLED else lambda kernel: kernel
 
 
 def has_triton() -> bool:
-    """Whether Triton is installed."""
-    return _INSTALLED
+    """Whether Triton is installed, and the C compiler without which it makes no kernel."""
+    return _INSTALLED and _COMPILER
 
 
 def power_of_two(k: int) -> int:

@@ -192,9 +192,11 @@ def _on_plane(study: Study, plane: tuple[Plane, Tensor], most: int, found: Piece
         seen = _in_sight(study, part, most)
         if seen <= most:
             knobs = {"max_regions": _LIMIT * most, "memory": study.memory}
-            return found._replace(
-                regions=linear_regions(study.network, part, **knobs), share=scale**2
-            )
+            try:
+                regions = linear_regions(study.network, part, **knobs)
+                return found._replace(regions=regions, share=scale**2)
+            except ValueError:  # far more than were in sight
+                seen = inf
         scale *= min(0.8, max(sqrt(most / seen), 1 / 8))
     return None
 

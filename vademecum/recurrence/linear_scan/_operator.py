@@ -113,7 +113,9 @@ def _fast_on(device: torch.device) -> bool:
     if device.type == "cuda" and has_triton():
         return True
     if device.type != "cpu":
-        reason = "Triton is not installed" if device.type == "cuda" else f"no kernel for {device}"
+        reason = f"no kernel for {device}"
+        if device.type == "cuda":
+            reason = "Triton, or a C compiler for it, is not installed"
         warn_of_slow_path("scan takes one step after another", reason)
     return False
 
