@@ -11,6 +11,7 @@ Samplers without new noise start at quantiles of the normal law, the others at r
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,6 +99,22 @@ def in_steps() -> Iterator[Entry]:
             yield Entry(f"DDPM, {spread} variance, {name}", 200, error(x), True)
 
 
+def in_few_steps() -> Iterator[Entry]:
+    """Steps that are not even, and the second order."""
+    schedule = NoiseSchedule.linear()
+    model, start = mixture(schedule), quantiles(N)
+    for order, spacing, steps in product((1, 2), ("even", "quadratic", "snr"), (10, 20, 50)):
+        if order == 1 and spacing == "even":
+            continue
+        few: dict[str, Any] = {"steps": steps, "spacing": spacing, "order": order}
+        words = {1: "", 2: "second order, "}[order] + f"{spacing} steps, linear"
+        x = ddim_sample(model, start.shape, schedule=schedule, start=start, **few)
+        yield Entry(f"DDIM, {words}", steps, error(x), False)
+        if order == 2 and spacing == "quadratic":
+            x = ddim_sample(model, (N, 1), schedule=schedule, eta=1.0, generator=dice(), **few)
+            yield Entry(f"DDIM with eta 1, {words}", steps, error(x), True)
+
+
 def in_time() -> Iterator[Entry]:
     """Samplers of a stochastic equation."""
     process = VPSDE()
@@ -144,12 +161,14 @@ def page() -> str:
         " Wasserstein distance between the law of the samples and that of the data, whose standard"
         f" deviation is about 1. Samplers that add noise were run for {N:,} samples, which are"
         f" themselves up to {FLOOR} away from their law; the others are exact to the digits that"
-        " are shown.",
+        " are shown. Steps are even where nothing else is said; the second order calls the"
+        " predictor as often as the first. To begin with noise costs about 0.0004 with the linear"
+        " schedule, which keeps a little of the data to its last step.",
         "",
         "| sampler | steps | error |",
         "|---|--:|--:|",
     ]
-    for entry in (*in_steps(), *in_time()):
+    for entry in (*in_steps(), *in_few_steps(), *in_time()):
         shown = f"{entry.error:.2g}" if not entry.random or entry.error > FLOOR else f"< {FLOOR}"
         lines.append(f"| {entry.sampler} | {entry.steps:,} | {shown} |")
     return "\n".join(lines) + "\n"

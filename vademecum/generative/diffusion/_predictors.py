@@ -43,7 +43,7 @@ def insist_on_tensor(name: str, out: Any) -> Tensor:
 def insist_on_shape(name: str, out: Any, wanted: tuple[int, ...]) -> Tensor:
     """What a network gives: a tensor of a shape."""
     if insist_on_tensor(name, out).shape != wanted:
-        raise ValueError(f"{name} must give the shape {wanted}, got {tuple(out.shape)}")
+        raise ValueError(f"{name} must give the shape {tuple(wanted)}, got {tuple(out.shape)}")
     return out
 
 
@@ -99,11 +99,9 @@ class Predictor:
 
     def __call__(self, x: Tensor, t: Tensor) -> Tensor:
         """The prediction for examples x at times t, in the dtype of x."""
-        out = self._called(x, t)
-        wanted = (self._n, *x.shape[1:])
-        if self._doubled:
-            wanted = (self._n, 2 * x.shape[1], *x.shape[2:])
-        return insist_on_shape("model", out, wanted).to(x.dtype)
+        wanted = (self._n, 2 * x.shape[1], *x.shape[2:]) if self._doubled else x.shape
+        out = insist_on_shape("model", self._called(x, t), wanted)
+        return out if out.dtype == x.dtype else out.to(x.dtype)
 
     def _called(self, x: Tensor, t: Tensor) -> Tensor:
         if self._context is None:

@@ -11,20 +11,32 @@ $$x_s = \sqrt{\bar\alpha_s}\, \hat x_0 + \sqrt{\bar\beta_s - \eta^2 \tilde\sigma
 With $\eta = 1$ the mean is that of $q(x_s \mid x_t, x_0)$, which is the DDPM's. What a network
 predicts gives $\hat x_0 = P x_t + Q\, \mathrm{out}$, so that without cutting $\hat x_0$ the step is
 $x_s = (C P + D)\, x_t + C Q\, \mathrm{out} + \sigma z$. Exact.
+
+Without new noise the true path has the integral $\sqrt{\bar\beta_s} \int e^\lambda x_0(\lambda)\,
+d\lambda$ for $C \hat x_0$, over a step of length $h$ in $\lambda = \frac12 \log (\bar\alpha /
+\bar\beta)$; for a constant they agree. A second order puts there, instead of $\hat x_0$, what a
+line through it and $\hat x_0'$ of the step before, of length $h'$, says of the middle of the step,
+$\hat x_0 + \frac{h}{2 h'} (\hat x_0 - \hat x_0')$, with new noise as well. The first step has none
+before, and the last, to $\lambda_0 = \infty$, no middle: they are of the first order.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vademecum.arguments import whole
+from vademecum.arguments import choice, whole
 from vademecum.generative._marginals import Predicts
 from vademecum.generative.diffusion.noise_schedules import NoiseSchedule
 
-__all__ = ["Moves", "clean_weights", "insist_on_schedule", "moves", "step_list"]
+__all__ = [
+    "Moves", "Spacing", "clean_weights", "insist_on_schedule", "leans", "moves", "spaced",
+    "step_list",
+]  # fmt: skip
+
+Spacing = Literal["even", "quadratic", "snr"]
 
 
 class Moves(NamedTuple):
@@ -58,6 +70,48 @@ def step_list(steps: Any, T: int) -> list[int]:
     if count > T:
         raise ValueError(f"steps must be <= {T}, the steps of the schedule, got {count}")
     return [(2 * T * i + count) // (2 * count) for i in range(count, 0, -1)]
+
+
+def spaced(steps: Any, schedule: NoiseSchedule, spacing: Spacing) -> list[int]:
+    """The steps that a sampler visits, closer to each other where there is little noise.
+
+    Of steps that would fall together the later ones move apart, to the nearest that are free.
+
+    Example:
+        >>> spaced(5, NoiseSchedule.linear(100), "quadratic")
+        [100, 64, 36, 16, 4]
+        >>> spaced(5, NoiseSchedule.linear(100), "snr")
+        [100, 77, 45, 9, 1]
+    """
+    even, T = step_list(steps, schedule.T), schedule.T
+    if choice("spacing", spacing, ("even", "quadratic", "snr")) == "even":
+        return even
+    if isinstance(steps, Sequence):
+        raise ValueError(f"spacing must be 'even' where steps are a list, got {spacing!r}")
+    count, share = len(even), torch.arange(len(even), 0, -1, dtype=torch.float64) / len(even)
+    wanted = T * share.square()
+    if spacing == "snr":
+        level = _log_snr(schedule)[1:]
+        level = level.clamp(min=float(level[level.isfinite()].min()))  # all may be noise at T
+        goals = torch.linspace(float(level[-1]), float(level[0]), count, dtype=torch.float64)
+        wanted = 1 + (level[:, None] - goals).abs().argmin(0)
+    found, low = [], 0
+    for i, t in enumerate(reversed(wanted.round().long().tolist())):
+        low = min(max(t, low + 1), T - (count - 1 - i))
+        found.append(low)
+    return [T, *found[-2::-1]]
+
+
+def _log_snr(schedule: NoiseSchedule) -> Tensor:
+    return schedule.alpha_bar.log() - schedule.beta_bar.log()
+
+
+def leans(schedule: NoiseSchedule, steps: list[int]) -> Tensor:
+    """How much of the change of the clean example since the last step each step adds: h / 2 h'."""
+    h = _log_snr(schedule)[torch.tensor([*steps, 0])].diff()
+    lean = torch.zeros_like(h)
+    lean[1:-1] = h[1:-1] / (2 * h[:-2])
+    return lean
 
 
 def moves(schedule: NoiseSchedule, steps: list[int], eta: float) -> Moves:

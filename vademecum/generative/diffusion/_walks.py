@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vademecum.arguments import choice, floats, number
 from vademecum.generative._marginals import Predicts
 from vademecum.generative.diffusion._predictors import Predictor
-from vademecum.generative.diffusion._step_lists import clean_weights, moves
+from vademecum.generative.diffusion._step_lists import clean_weights, leans, moves
 from vademecum.generative.diffusion.noise_schedules import NoiseSchedule
 from vademecum.models import Replay
 from vademecum.progress import ticking
@@ -30,11 +30,14 @@ class Walk(NamedTuple):
     """The steps that are visited."""
     rows: Tensor
     """For each: the factors of x and of the prediction; of both in the clean example; of the clean
-    and the noisy example; of the noise; the logarithms of the small and the large variance."""
+    and the noisy example; of the noise; the logarithms of the small and the large variance; the
+    factor of the clean example of the step before."""
     clip: float | None
     """What entries of the clean example are cut to."""
     learned: bool
     """Whether the second half of the prediction tells the variance."""
+    order: int
+    """2 where a step reads the clean example of the step before, else 1."""
 
 
 def planned(
@@ -45,6 +48,7 @@ def planned(
     eta: float,
     variance: Variance | Tensor,
     clip: float | None,
+    order: int = 1,
 ) -> Walk:
     """The rows of a walk."""
     if clip is not None:
@@ -64,9 +68,10 @@ def planned(
         spread = torch.ones_like(spread) if learned else spread
         spread[-1] = 0  # the last step gives the mean
     low = torch.cat([move.small[:-1], move.large[-1:]]).log()
-    columns = (move.clean * p + move.noisy, move.clean * q, p, q, move.clean, move.noisy)
-    rows = torch.stack([*columns, spread.sqrt(), low, move.large.log()], 1)
-    return Walk(steps, rows, clip, learned)
+    past = -move.clean * leans(schedule, steps) if order == 2 else torch.zeros_like(low)
+    columns = (move.clean * p + move.noisy, move.clean * q, p, q, move.clean - past, move.noisy)
+    rows = torch.stack([*columns, spread.sqrt(), low, move.large.log(), past], 1)
+    return Walk(steps, rows, clip, learned, order)
 
 
 def variance_table(variance: Tensor, T: int) -> Tensor:
@@ -114,27 +119,29 @@ def walked(
     progress: bool,
 ) -> Tensor:
     """The examples at the end of a walk."""
-    random = walk.rows[:, 6].tolist()
+    random, before = walk.rows[:, 6].tolist(), torch.zeros_like(x) if walk.order == 2 else None
     with ticking("steps", len(walk.steps), progress=progress) as tick:
         if cuda_graph:
             x, noise = x.clone(), torch.zeros_like(x)
-            take = _captured(predict, x, noise, walk)
+            take = _captured(predict, x, noise, before, walk)
             for amplitude in random:
                 if amplitude:
                     noise.copy_(normal_like(x, x.shape, generator))
                 take()
                 tick(1)
             return x
-        times = torch.tensor(walk.steps, device=x.device)
-        for i, row in enumerate(walk.rows.tolist()):
-            out = predict(x, times[i].expand(len(x)))
-            noise = normal_like(x, x.shape, generator) if random[i] else None
-            x = _moved(x, out, row, noise, walk)
+        times = torch.tensor(walk.steps, device=x.device)[:, None].expand(-1, len(x)).unbind()
+        for t, row, amplitude in zip(times, walk.rows.tolist(), random, strict=True):
+            out = predict(x, t)
+            noise = normal_like(x, x.shape, generator) if amplitude else None
+            x = _moved(x, out, row, noise, before, walk)
             tick(1)
     return x
 
 
-def _captured(predict: Predictor, x: Tensor, noise: Tensor, walk: Walk) -> Replay:
+def _captured(
+    predict: Predictor, x: Tensor, noise: Tensor, before: Tensor | None, walk: Walk
+) -> Replay:
     if not x.is_cuda:
         raise ValueError(f"cuda_graph must be False where samples are on the {x.device.type}")
     count, i = len(walk.steps), torch.zeros(1, dtype=torch.long, device=x.device)
@@ -145,23 +152,32 @@ def _captured(predict: Predictor, x: Tensor, noise: Tensor, walk: Walk) -> Repla
         now = i % count  # a capture runs ahead
         row = list(rows.index_select(0, now)[0].unbind())
         out = predict(x, times.index_select(0, now).expand(len(x)))
-        x.copy_(_moved(x, out, row, noise if some else None, walk))
+        x.copy_(_moved(x, out, row, noise if some else None, before, walk))
         i.add_(1)
 
-    return Replay(step, [x, i])
+    return Replay(step, [x, i] if before is None else [x, i, before])
 
 
-def _moved(x: Tensor, out: Tensor, row: list[Any], noise: Tensor | None, walk: Walk) -> Tensor:
-    """One step, with the numbers of its row: Python's, or tensors of one entry."""
-    own, other, p, q, clean, noisy, amplitude, low, high = row
+def _moved(
+    x: Tensor, out: Tensor, row: list[Any], noise: Tensor | None, before: Tensor | None, walk: Walk
+) -> Tensor:
+    """One step, with the numbers of its row: Python's, or tensors of one entry.
+
+    The clean example is left in `before`, for the next step of a second order.
+    """
+    own, other, p, q, clean, noisy, amplitude, low, high, past = row
     raw = None
     if walk.learned:
         out, raw = out.chunk(2, 1)
-    if walk.clip is None:
+    if walk.clip is None and before is None:
         new = _plus(own * x, other, out)
     else:
-        guess = _plus(p * x, q, out).clamp_(-walk.clip, walk.clip)
+        guess = _plus(p * x, q, out)
+        guess = guess if walk.clip is None else guess.clamp_(-walk.clip, walk.clip)
         new = _plus(noisy * x, clean, guess)
+        if before is not None:
+            new = _plus(new, past, before)
+            before.copy_(guess)
     if noise is None:
         return new
     if raw is None:
@@ -171,4 +187,5 @@ def _moved(x: Tensor, out: Tensor, row: list[Any], noise: Tensor | None, walk: W
 
 
 def _plus(a: Tensor, factor: Any, b: Tensor) -> Tensor:
-    return torch.add(a, b, alpha=factor) if isinstance(factor, float) else a + factor * b
+    """The sum of a and a multiple of b, in the place of a, which nobody else holds."""
+    return a.add_(b, alpha=factor) if isinstance(factor, float) else a.add_(factor * b)

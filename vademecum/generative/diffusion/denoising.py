@@ -27,7 +27,7 @@ from vademecum.generative.diffusion._reverse_laws import (
     learned_log_variance,
     step_cost,
 )
-from vademecum.generative.diffusion._step_lists import clean_weights, insist_on_schedule
+from vademecum.generative.diffusion._step_lists import Spacing, clean_weights, insist_on_schedule
 from vademecum.generative.diffusion._walks import Variance, normal_like
 from vademecum.generative.diffusion.noise_schedules import NoiseSchedule, StepPosterior
 from vademecum.generative.diffusion.samplers import ddim_sample, ddpm_sample
@@ -161,6 +161,8 @@ class DDPM(nn.Module):
         context: Tensor | None = None,
         *,
         steps: int | Sequence[int] | None = None,
+        spacing: Spacing = "even",
+        order: int = 1,
         eta: float = 0.0,
         guidance: float | None = None,
         clip: float | None = None,
@@ -174,6 +176,8 @@ class DDPM(nn.Module):
             n: How many.
             context: What the network is told of each.
             steps: The steps of `ddim_sample`; by default all steps of `ddpm_sample`.
+            spacing: Where few steps lie, as in `ddim_sample`.
+            order: 1 for DDIM, 2 for its extrapolation from the last two predictions.
             eta: How much new noise a step of DDIM adds.
             guidance: How far to go beyond the prediction with the context.
             clip: What entries of the predicted clean examples are cut to.
@@ -187,7 +191,11 @@ class DDPM(nn.Module):
         }  # fmt: skip
         shape = (whole("n", n, low=1), *self.shape)
         if steps is not None:
-            return ddim_sample(self, shape, steps=steps, eta=eta, **common)
+            few = {"steps": steps, "spacing": spacing, "order": order, "eta": eta}
+            return ddim_sample(self, shape, **few, **common)
+        if (spacing, order, eta) != ("even", 1, 0):
+            given = f"{spacing!r}, {order} and {eta}"
+            raise ValueError(f"steps must be given for spacing, order and eta, got {given}")
         model = _BothHalves(self) if self.variance == "learned" else self
         return ddpm_sample(model, shape, variance=self.variance, predicts=self.predicts, **common)
 

@@ -9,8 +9,9 @@ $$x_s = \sqrt{\bar\alpha_s}\, \hat x_0 + \sqrt{\bar\beta_s - \eta^2 \tilde\sigma
 
 DDIM has $\sigma = \eta \tilde\sigma$; the ancestral sampler has $\eta = 1$ and a variance
 $\sigma^2$ that may differ. Each step is exact for its prediction; the law of the result is that of
-the data only in the limit of many steps. Checked by `generative.ddim` and
-`generative.ddpm_sampling`.
+the data only in the limit of many steps: the error falls as one over their number, and for DDIM of
+the second order, which extrapolates $\hat x_0$ from the last two predictions, as its square.
+Checked by `generative.ddim` and `generative.ddpm_sampling`.
 """
 
 from collections.abc import Sequence
@@ -18,10 +19,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vademecum.arguments import number
+from vademecum.arguments import number, whole
 from vademecum.generative._marginals import Predicts
 from vademecum.generative.diffusion._predictors import Model, Predictor, kind_of
-from vademecum.generative.diffusion._step_lists import insist_on_schedule, step_list
+from vademecum.generative.diffusion._step_lists import (
+    Spacing,
+    insist_on_schedule,
+    spaced,
+    step_list,
+)
 from vademecum.generative.diffusion._walks import Variance, Walk, planned, start_of, walked
 from vademecum.generative.diffusion.noise_schedules import NoiseSchedule
 from vademecum.models import resting
@@ -35,6 +41,8 @@ def ddim_sample(
     *,
     schedule: NoiseSchedule,
     steps: int | Sequence[int],
+    spacing: Spacing = "even",
+    order: int = 1,
     eta: float = 0.0,
     guidance: float | None = None,
     context: Tensor | None = None,
@@ -51,8 +59,12 @@ def ddim_sample(
         model: What is called `model(x, t)` or `model(x, t, context)`, with a step for each example.
         shape: The shape of the result, the number of examples first.
         schedule: The noise that the model was trained with.
-        steps: How many steps, from 1 to T, evenly spaced; or the steps themselves, which begin with
-            T and fall.
+        steps: How many steps, from 1 to T; or the steps themselves, which begin with T and fall.
+        spacing: Where they lie: "even" in t, at "quadratic" distances, which end near t = 1, or
+            even in the logarithm of the signal-to-noise ratio, "snr", from T to 1. The noise that
+            is left at the last step is taken away at once, which blurs what is smaller.
+        order: 1 for DDIM; 2 for DPM-Solver++(2M), which also looks at the prediction of the step
+            before and calls the model no more often. With noise of eta 1 it is its SDE variant.
         eta: How much new noise each step adds: 0 for none, 1 for as much as the ancestral sampler.
         guidance: The weight w of $(1 + w)\, \mathrm{out}(c) - w\, \mathrm{out}$, which goes beyond
             the prediction with the context; None for the plain one.
@@ -68,7 +80,8 @@ def ddim_sample(
 
     References:
         Song, Meng, Ermon, Denoising diffusion implicit models, ICLR, 2021. Ho, Salimans,
-        Classifier-free diffusion guidance, NeurIPS workshop, 2021.
+        Classifier-free diffusion guidance, NeurIPS workshop, 2021. Lu, Zhou, Bao, Chen, Li, Zhu,
+        DPM-Solver++: fast solver for guided sampling of diffusion probabilistic models, 2022.
 
     Example:
         >>> schedule = NoiseSchedule([0.5, 0.5])
@@ -79,8 +92,18 @@ def ddim_sample(
         tensor([[3.0000]])
     """
     eta = number("eta", eta, low=0, high=1)
-    kind, listed = kind_of(model, predicts), step_list(steps, insist_on_schedule(schedule).T)
-    walk = planned(schedule, listed, kind, eta=eta, variance="small", clip=clip)
+    listed = spaced(steps, insist_on_schedule(schedule), spacing)
+    if whole("order", order, low=1) > 2:
+        raise ValueError(f"order must be 1 or 2, got {order}")
+    walk = planned(
+        schedule,
+        listed,
+        kind_of(model, predicts),
+        eta=eta,
+        variance="small",
+        clip=clip,
+        order=order,
+    )
     return _sampled(model, shape, walk, guidance, context, start, cuda_graph, progress, generator)
 
 

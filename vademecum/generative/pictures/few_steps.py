@@ -15,6 +15,7 @@ from vademecum.pictures import Range, picture
 
 __all__ = ["ddim_steps_against_quality"]
 
+Spacing = Literal["even", "quadratic", "snr"]
 T, N = 200, 3000
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 WEIGHTS, MEANS, STDS = (0.3, 0.5, 0.2), (-1.5, 0.2, 1.4), (0.2, 0.35, 0.12)
@@ -26,40 +27,45 @@ def ddim_steps_against_quality(
     steps: Annotated[int, Range(1, 128, 2, log=True)] = 8,
     eta: Annotated[float, Range(0.0, 1.0, 0.1)] = 0.0,
     schedule: Literal["linear", "cosine"] = "linear",
+    spacing: Spacing = "even",
+    order: Annotated[int, Range(1, 2)] = 1,
 ) -> Figure:
     """DDIM with few steps, and how wrong it is.
 
     The predictor is exact, so all error is that of the steps: on the left the samples beside the
     true density, on the right the Wasserstein distance between them for more and more steps, grey
-    for no new noise and for as much as DDPM adds. With one step all samples fall on the mean; then
-    twice as many steps halve the error. New noise makes it somewhat larger, and the cosine
-    schedule smaller. Samples with new noise are random, which shows below 0.02.
+    for plain DDIM without new noise and with as much as DDPM adds. With one step all samples fall
+    on the mean; then twice as many steps halve the error. New noise makes it somewhat larger, and
+    the cosine schedule smaller. With the second order and quadratic steps, 32 do better than 128.
+    Samples with new noise are random, which shows below 0.02.
 
     Knobs:
         steps: How many of the 200 steps of the schedule are visited.
         eta: How much new noise each step adds.
         schedule: How the noise grows.
+        spacing: Where the steps lie: even in t, closer near the data, or even in the log-SNR.
+        order: 2 extrapolates the clean sample from the last two predictions.
     """
     figure, (left, right) = panels((8, 3.4), 1, 2, margins=(0.5, 0.15, 0.4, 0.5), gaps=(0.6, 0))
-    x = _draws(steps, eta, schedule)
+    x = _draws(steps, eta, schedule, spacing, order)
     grid = torch.linspace(-2.6, 2.4, 400)
     left.hist(x.numpy(), bins=60, range=(-2.6, 2.4), density=True, alpha=0.5)
     left.plot(grid.numpy(), _density(grid).numpy(), color="black", lw=1)
     left.set(title=f"{N} samples, {steps} steps", xlim=(-2.6, 2.4), ylim=(0, 1.1), yticks=[])
     for other in (0.0, 1.0):
-        errors = [_error(_draws(k, other, schedule)) for k in COUNTS]
+        errors = [_error(_draws(k, other, schedule, "even", 1)) for k in COUNTS]
         right.plot(COUNTS, errors, color=GREY, lw=0.8)
         right.annotate(f"eta {other:g}", (COUNTS[-1], errors[-1]), fontsize="small", color=GREY)
-    own = [_error(_draws(k, eta, schedule)) for k in COUNTS]
+    own = [_error(_draws(k, eta, schedule, spacing, order)) for k in COUNTS]
     right.plot(COUNTS, own, "o-", ms=3)
     right.plot([steps], [_error(x)], "o", ms=8, mfc="none", color="black")
     right.set(xscale="log", yscale="log", title=f"distance over steps, eta {eta:g}",
-              ylim=(0.003, 1.2), xlim=(0.9, 260))  # fmt: skip
+              ylim=(0.0004, 1.2), xlim=(0.9, 260))  # fmt: skip
     return figure
 
 
 @lru_cache(256)
-def _draws(steps: int, eta: float, schedule: str) -> Tensor:
+def _draws(steps: int, eta: float, schedule: str, spacing: Spacing, order: int) -> Tensor:
     """Samples that begin with the quantiles of the normal law, in order."""
     process = NoiseSchedule.linear(T) if schedule == "linear" else NoiseSchedule.cosine(T)
     law = torch.tensor(WEIGHTS), torch.tensor(MEANS)[:, None], torch.tensor(STDS).square()
@@ -67,8 +73,9 @@ def _draws(steps: int, eta: float, schedule: str) -> Tensor:
     start = torch.special.ndtri((torch.arange(N) + 0.5) / N)[:, None]
     dice = torch.Generator().manual_seed(0)
     x = ddim_sample(
-        model, (N, 1), schedule=process, steps=steps, eta=eta, start=start, generator=dice
-    )
+        model, (N, 1), schedule=process, steps=steps, spacing=spacing, order=order, eta=eta,
+        start=start, generator=dice,
+    )  # fmt: skip
     return x[:, 0].sort().values
 
 
