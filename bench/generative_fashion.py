@@ -7,14 +7,16 @@ A small convolutional network learns the ten classes, and its features measure t
 between generated images and the test set of Fashion-MNIST. Most of the time goes to the diffusion
 (`ConditionalUNet`, classes as context, weights averaged over time), the rest to a `VAE` and a
 `RealNVP`. The diffusion is sampled by 1,000 steps of DDPM, for fewer images since that is dear, and
-by 50 steps of DDIM. A distance grows as images become fewer, so that what is compared with DDPM is
-measured on as many images as well.
+by 50 steps of DDIM: even ones, and for as few images a grid of spacings, orders and shares of new
+noise. A distance grows as images become fewer, so that what is compared with DDPM is measured on as
+many images as well.
 """
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,6 +179,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     parser.add_argument("--images", type=int, help="how many to draw; 10,000, or 60 on the CPU")
     parser.add_argument("--ddpm-images", type=int, help="how many by DDPM; 2,000, or 60 on the CPU")
     parser.add_argument("--steps", type=int, help="of DDPM; all 1,000, or 100 on the CPU")
+    parser.add_argument("--single", action="store_true", help="sample in single precision")
     parser.add_argument("--out", type=Path, default=Path("samples"), help="folder for the PNGs")
     given = parser.parse_args(arguments)
     torch.manual_seed(0)
@@ -186,47 +189,57 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     small = device.type == "cpu"
     run = Run(2 * data.x.to(device) - 1, data.y.to(device), device, small)
     seconds, n = 60 * given.minutes, given.images or (60 if small else 10_000)
-    features = classifier(run, 0.05 * seconds)
-    model, count = diffusion(run, 0.55 * seconds)
     few = min(n, given.ddpm_images or (60 if small else 2000))
-    draws = sampled(run, model, n, few, given.steps or (100 if small else 1000))
-    coder = vae(run, 0.1 * seconds)
-    draws["VAE"] = in_batches(lambda k: coder.sample(k, mean=True), n)
-    nvp = flow(run, 0.1 * seconds)
-    draws["RealNVP"] = in_batches(nvp.sample, n).view(n, 1, 28, 28)
+    features = classifier(run, 0.05 * seconds)
     real = 2 * test.x[: max(n, 1000)].to(device) - 1
-    draws["training images"] = run.x[:n]
-    print(
-        f"{count} steps of the diffusion on {device}; Frechet distance to {len(real)} test images"
-    )
-    found = {}
-    for name, x in draws.items():
+    found: dict[str, float] = {}
+
+    def tell(name: str, x: Tensor) -> None:
         for k in sorted({len(x), few}, reverse=True):
             row = name if k == n else f"{name}, {k} images"
             far = frechet_distance(x[:k].clamp(-1, 1), real, features=features).value
             found[row] = float(far)
-            print(f"  {row}: {found[row]:.4g}")
+            base = next(iter(found.values()))  # of DDPM, which comes first
+            print(f"  {row}: {found[row]:.4g}, {found[row] / base:.3g} of DDPM's", flush=True)
         save_grid(x, given.out / f"{name.lower().replace(' ', '_').replace(',', '')}.png")
+
+    model, count = diffusion(run, 0.55 * seconds)
+    print(f"{count} steps on {device}; Frechet distances to {len(real)} test images", flush=True)
+    precision = nullcontext if given.single else lambda: run.fast(cached=False)
+    for name, x in sampled(run, model, n, few, given.steps or (100 if small else 1000), precision):
+        tell(name, x)
+    coder = vae(run, 0.1 * seconds)
+    tell("VAE", in_batches(lambda k: coder.sample(k, mean=True), n))
+    nvp = flow(run, 0.1 * seconds)
+    tell("RealNVP", in_batches(nvp.sample, n).view(n, 1, 28, 28))
+    tell("training images", run.x[:n])
     return found
 
 
-def sampled(run: Run, model: DDPM, n: int, few: int, steps: int) -> dict[str, Tensor]:
-    """Images of the diffusion by both samplers, few of them by DDPM, and the seconds they took."""
-    graph, found = run.device.type == "cuda", {}
-    both = (f"DDPM, {steps} steps", steps, 1.0, few), ("DDIM, 50 steps", 50, 0.0, n)
-    for name, count, eta, many in both:
+def sampled(
+    run: Run, model: DDPM, n: int, few: int, steps: int, precision: Callable[[], Any]
+) -> Iterator[tuple[str, Tensor]]:
+    """Images of the diffusion by each sampler, few of them by DDPM, and the seconds they took."""
+    graph = run.device.type == "cuda"
+    ways: dict[str, tuple[int, dict[str, Any]]] = {
+        f"DDPM, {steps} steps": (few, {"steps": steps, "eta": 1.0}),
+        "DDIM, 50 steps": (n, {"steps": 50}),
+    }
+    for spacing, order, eta in product(("even", "quadratic", "snr"), (1, 2), (0.0, 0.3, 1.0)):
+        name = f"DDIM, 50 {spacing} steps, order {order}, eta {eta:g}"
+        ways[name] = few, {"steps": 50, "spacing": spacing, "order": order, "eta": eta}
+    for name, (many, knobs) in ways.items():
         start = time.perf_counter()
 
-        def draw(k: int, count: int = count, eta: float = eta) -> Tensor:
+        def draw(k: int, knobs: dict[str, Any] = knobs) -> Tensor:
             labels = torch.randint(10, (k,), device=run.device)
-            with run.fast(cached=not graph):
-                return model.sample(k, labels, steps=count, eta=eta, clip=1.0,
-                                    cuda_graph=graph)  # fmt: skip
+            with precision():
+                return model.sample(k, labels, clip=1.0, cuda_graph=graph, **knobs)
 
-        found[name] = in_batches(draw, many)
+        images = in_batches(draw, many)
         spent = time.perf_counter() - start
-        print(f"{name}: {many} images in {spent:.1f} s, {many / spent:.0f} a second")
-    return found
+        print(f"{name}: {many} images in {spent:.1f} s, {many / spent:.0f} a second", flush=True)
+        yield name, images
 
 
 if __name__ == "__main__":
