@@ -44,6 +44,17 @@ def test_every_form_of_covariances_as_a_loop_over_examples():
         assert 0 < found.junk < 1  # the case is not degenerate
 
 
+@pytest.mark.parametrize("form", [
+    torch.ones(3), torch.ones(3, 2), torch.tensor([[1.0, 0.9], [0.9, 1.0]]).expand(3, 2, 2),
+])  # fmt: skip
+def test_equal_distances_go_to_the_first_mode_and_overflow_to_none(form):
+    means = torch.tensor([[5.0, 5.0], [1.0, 1.0], [1.0, 1.0]])
+    x = torch.tensor([[1.0, 1.0], [3e38, 3e38], [3e38, -3e38], [1.5, 1.5], [5.0, 5.0]])
+    found = mode_coverage(x, means, form)
+    assert found.assignment.tolist() == [1, -1, -1, 1, 0]
+    assert found.counts.tolist() == [1, 2, 0]
+
+
 def test_a_sample_of_the_mixture_itself():
     """Junk is the tail of a chi-squared law, all modes are covered, the entropy is near log k."""
     torch.manual_seed(1)

@@ -16,11 +16,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats
-from vademecum.generative._decoder_laws import Law
+from vademecum.generative._decoder_laws import Law, wide
 from vademecum.models import named_tensors
 from vademecum.results import one_line
 
-__all__ = ["ELBO", "Code", "insist_on_terms", "readable", "summed_terms"]
+__all__ = ["ELBO", "Code", "code_of", "insist_on_terms", "readable", "summed_terms"]
 
 
 class Code(NamedTuple):
@@ -37,6 +37,11 @@ class Code(NamedTuple):
     """The logarithms of the variances."""
 
     __repr__ = one_line
+
+
+def code_of(mean: Tensor, log_variance: Tensor) -> Code:
+    """A code in single precision at least: half precision has few exponentials."""
+    return Code(wide(mean), wide(log_variance))
 
 
 class ELBO(NamedTuple):
@@ -70,19 +75,25 @@ def _divergences(code: Code) -> Tensor:
 
 
 def summed_terms(law: Law, x: Tensor, code: Code, decoded: Any) -> tuple[Tensor, Tensor]:
-    """The reconstruction and the divergence of all examples together, as a loss needs them.
+    """The reconstruction and twice the divergence of all examples together, as a loss needs them.
 
     The terms of each example are formed only where a sum is no number, to say which.
     """
-    fit, kl = law.log_prob(decoded, x, total=True), _divergences(code).sum() / 2
+    fit, twice = law.log_prob(decoded, x, total=True), _divergences(code).sum()
     if readable(x):
-        scalars = (*law.extremes(x), fit, kl)
-        *extremes, one, two = torch.stack([s.detach().to(kl.dtype) for s in scalars]).tolist()
+        *extremes, one, two = _read((*law.extremes(x), fit, twice))
         if not math.isfinite(one + two):
             terms = ELBO.of(law.log_prob(decoded, x), code)
             insist_on_terms(law, x, code, decoded, terms)
         law.refuse(x, extremes, density=False)
-    return fit, kl
+    return fit, twice
+
+
+def _read(scalars: tuple[Tensor, ...]) -> list[float]:
+    """Numbers from a device, for which it is waited once."""
+    if scalars[-1].device.type == "cpu":
+        return [s.item() for s in scalars]
+    return torch.stack([s.detach().to(scalars[-1].dtype) for s in scalars]).tolist()
 
 
 def readable(x: Tensor) -> bool:
@@ -107,8 +118,7 @@ def insist_on_terms(
     """
     if not readable(x):
         return
-    scalars = (*law.extremes(x), terms.reconstruction.sum(), terms.kl.sum())
-    *extremes, fit, kl = torch.stack([s.detach().to(terms.kl.dtype) for s in scalars]).tolist()
+    *extremes, fit, kl = _read((*law.extremes(x), terms.reconstruction.sum(), terms.kl.sum()))
     if x.is_floating_point() and not math.isfinite(fit + kl):
         floats("x", x)
     law.refuse(x, extremes, density=density)

@@ -23,9 +23,10 @@ from vademecum.arguments import number
 from vademecum.generative._code_calls import repeated
 from vademecum.randomness import categorical, source
 
-__all__ = ["BernoulliLaw", "CategoricalLaw", "GaussianLaw", "Law", "pair"]
+__all__ = ["BernoulliLaw", "CategoricalLaw", "GaussianLaw", "Law", "pair", "wide"]
 
 _LOG_2PI = math.log(2 * math.pi)
+_LONG = (torch.float32, torch.float64)
 
 
 def pair(who: str, given: Any) -> tuple[Tensor, Tensor]:
@@ -82,10 +83,9 @@ class GaussianLaw(nn.Module):
             return -(each + count * _LOG_2PI) / 2
         square = F.mse_loss(mean, x, reduction="sum" if total else "none")
         square = square if total else square.reshape(rows).sum(1)
-        scale = (
-            (-log_variance).exp() if isinstance(log_variance, Tensor) else math.exp(-log_variance)
-        )
-        return -(square * scale + count * (_LOG_2PI + log_variance)) / 2
+        if not isinstance(log_variance, Tensor):
+            return square * (-math.exp(-log_variance) / 2) - count * (_LOG_2PI + log_variance) / 2
+        return -(square * (-log_variance).exp() + count * (_LOG_2PI + log_variance)) / 2
 
     def mean(self, decoded: Any) -> Tensor:
         """The mean of an example."""
@@ -109,7 +109,7 @@ class GaussianLaw(nn.Module):
         if self.noise == "predicted":
             return pair("decoder", decoded)
         known = self.log_variance
-        return _tensor(decoded), self._fixed if known is None else _wide(known)
+        return _tensor(decoded), self._fixed if known is None else wide(known)
 
     def extra_repr(self) -> str:
         """The noise."""
@@ -186,7 +186,7 @@ class CategoricalLaw(nn.Module):
     def log_prob(self, decoded: Any, x: Tensor, *, draws: int = 1, total: bool = False) -> Tensor:
         """The log-probability of each example, or of all together."""
         x = repeated(x, draws)
-        logits = _wide(self._read(decoded, x))
+        logits = wide(self._read(decoded, x))
         labels = x.long().clamp(0, logits.shape[1] - 1)  # a label out of range is refused later
         if total:
             return -F.cross_entropy(logits, labels, reduction="sum")
@@ -244,10 +244,12 @@ def _beside(found: Tensor, x: Tensor, draws: int) -> tuple[Tensor, Tensor]:
     shape = (draws * len(x), *x.shape[1:])
     if tuple(found.shape) != shape:  # or one would broadcast to the other
         raise ValueError(f"decoder must return the shape of x, {shape}, got {tuple(found.shape)}")
-    found = _wide(found).reshape(draws, *x.shape)
-    return found, _wide(x).expand(found.shape)
+    if draws == 1:
+        return wide(found), wide(x)
+    found = wide(found).reshape(draws, *x.shape)
+    return found, wide(x).expand(found.shape)
 
 
-def _wide(t: Tensor) -> Tensor:
+def wide(t: Tensor) -> Tensor:
     """Sums over coordinates have many digits, of which half precision would lose most."""
-    return t.to(torch.promote_types(t.dtype, torch.float32))
+    return t if t.dtype in _LONG else t.to(torch.promote_types(t.dtype, torch.float32))

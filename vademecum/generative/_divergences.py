@@ -31,7 +31,9 @@ class Products:
         """For directions u (m, n, *shape) the products with the Jacobians, (m, n, *shape)."""
         if not field.requires_grad:  # a constant field
             return torch.zeros_like(u)
-        if self._mapped and len(u) > 1:
+        if len(u) == 1:
+            return self._pulled(field, x, u[0], mapped=False)[None]
+        if self._mapped:
             try:
                 return self._pulled(field, x, u, mapped=True)
             except RuntimeError as error:

@@ -88,10 +88,10 @@ def mode_coverage(
     factors = _factors(covariances, k, d)
     each = k * (d if factors.ndim == 3 else 2) * x.element_size()
     parts = portions(len(x), each=each, memory=_PORTION if x.is_cuda else _CACHE)
-    found = [_squares(x[part].to(factors.dtype).T, means, factors).min(0) for part in parts]
-    nearest = torch.cat([part.values for part in found]).sqrt()
-    mode = torch.cat([part.indices for part in found])
-    mode = torch.where(nearest > radius, -1, mode)
+    found = [_nearest(_squares(x[part].to(factors.dtype).T, means, factors)) for part in parts]
+    nearest, mode = (torch.cat(column) for column in zip(*found, strict=True))
+    nearest = nearest.sqrt()
+    mode = torch.where(nearest <= radius, mode, -1)  # of an overflow none
     counts = torch.bincount(mode + 1, minlength=k + 1)[1:]
     good = int(counts.sum())
     shares = counts.double() / max(good, 1)
@@ -128,3 +128,14 @@ def _squares(x: Tensor, means: Tensor, factors: Tensor) -> Tensor:
         away = (row - means[:, j, None]).div_(factors[:, j % factors.shape[1], None])
         total.addcmul_(away, away)
     return total
+
+
+def _nearest(squares: Tensor) -> tuple[Tensor, Tensor]:
+    """The least of each column, and the first row that has it; on a CPU what is given is spent."""
+    k = len(squares)
+    if squares.is_cuda or k >= 2**24:
+        found = squares.min(0)
+        return found.values, found.indices
+    least = squares.amin(0)  # torch's `min` with indices takes four times all of this on a CPU
+    ranks = torch.arange(k, 0, -1, device=squares.device)[:, None].to(squares)
+    return least, k - squares.eq_(least).mul_(ranks).amax(0).long()

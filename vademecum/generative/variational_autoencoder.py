@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from vademecum.arguments import choice, number, whole
-from vademecum.generative._bound_terms import ELBO, Code, insist_on_terms, summed_terms
+from vademecum.generative._bound_terms import ELBO, Code, code_of, insist_on_terms, summed_terms
 from vademecum.generative._code_calls import called, insist_on_examples, repeated
 from vademecum.generative._code_moments import ActiveUnits, spread_of_means
 from vademecum.generative._decoder_laws import BernoulliLaw, CategoricalLaw, GaussianLaw, Law, pair
@@ -113,8 +113,7 @@ class VAE(nn.Module):
         if self._given and shape != self.latent:
             raise ValueError(f"encoder must return codes of shape {self.latent}, got {shape}")
         self.latent = shape
-        wide = torch.promote_types(mean.dtype, torch.float32)  # exponentials of half precision
-        return Code(mean.to(wide), log_variance.to(wide))
+        return code_of(mean, log_variance)
 
     def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """The mean of an example given its code: for bits and labels, probabilities."""
@@ -160,8 +159,8 @@ class VAE(nn.Module):
         """
         code = self.encode(x, context)
         decoded = called(self.decoder, reparameterize(*code, generator=generator), context)
-        fit, kl = summed_terms(self.law, x, code, decoded)
-        return (self.beta * kl - fit) / len(x)
+        fit, twice = summed_terms(self.law, x, code, decoded)
+        return (twice * (self.beta / 2) - fit) / len(x)
 
     def iwae_bound(
         self,
