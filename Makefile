@@ -4,6 +4,7 @@ ROOM ?=
 REPORTS ?=
 ARGS ?=
 BIN = .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # or each process compiles 2,000 modules anew
 
 .PHONY: atlas check sheet test test-slow lint tables stale docs pictures bench outside examined clean
 
@@ -22,8 +23,10 @@ sheet: .venv/core  ## the formula sheet for print: build/sheet-cheat.pdf, build/
 	done; exit $${code:-0}
 
 # One thread a worker: threads that wait for each other on busy cores cost more than they bring.
+# A file a worker: what its tests share is made once, and handing out 23,000 tests one by one takes
+# a minute of CPU time.
 test: .venv/dev  ## every test, doctest and claim that is not slow
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -q -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -q -m "not slow" $(ARGS)
 
 test-slow: .venv/dev  ## the slow ones: browsers, servers under load, clusters
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -q -m slow tests $(ARGS)

@@ -50,6 +50,13 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _forgotten():
+    """Millions of nodes, through which every later search for garbage would go."""
+    yield
+    parsed.cache_clear()
+
+
 # Layers
 
 

@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -34,6 +36,32 @@ def all_but_one(tmp_path_factory) -> str:
         patch.setenv("XDG_STATE_HOME", state)
         remember(known, [Report(claim.id, 0, (equals("one", 1, 1),)) for claim in known])
     return state
+
+
+@pytest.fixture(scope="session")
+def state(tmp_path_factory) -> str:
+    """Where the atlas in a browser remembers verdicts."""
+    return str(tmp_path_factory.mktemp("state"))
+
+
+class Site(NamedTuple):
+    """A whole export, and what the command said."""
+
+    folder: Path
+    said: str
+
+
+@pytest.fixture(scope="session")
+def site(state, tmp_path_factory) -> Site:
+    """Minutes of drawing, so once for all who look at it; they are of one group, `browser`."""
+    folder = tmp_path_factory.mktemp("export") / "site"
+    done = subprocess.run(
+        [sys.executable, "-m", "vademecum", "atlas", "--export", str(folder)],
+        env=os.environ | {"XDG_STATE_HOME": state},  # what is known already need not run again
+        capture_output=True, text=True, timeout=1900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return Site(folder, done.stdout)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from vademecum.atlas import export
+from vademecum.atlas.drawings import positions
 from vademecum.atlas.export import export_site
 from vademecum.atlas.verdicts import Verdicts
 from vademecum.claims import select
@@ -47,15 +49,14 @@ def broken(folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_every_link_of_an_export_leads_to_a_file(tmp_path, capsys):
-    folder = tmp_path / "site"
-    known = Verdicts(select("connectionism.novikov*"), jobs=2)
-    names = list(known.claims)
-    export_site(folder, verdicts=known)
-    assert f"open {folder / 'index.html'}" in capsys.readouterr().out
+@pytest.mark.timeout(2000)
+@pytest.mark.xdist_group("browser")
+def test_every_link_of_an_export_leads_to_a_file(site):
+    folder = site.folder
+    assert f"open {folder / 'index.html'}" in site.said
     assert broken(folder) == []
-    for name in names:
-        page = (folder / "rooms" / f"{name.replace('.', '/')}.html").read_text()
+    for claim in select():
+        page = (folder / "rooms" / f"{claim.id.replace('.', '/')}.html").read_text()
         assert "holds" in page
         assert "<button>" not in page  # nobody would answer
     for path in folder.rglob("*.html"):
@@ -65,7 +66,22 @@ def test_every_link_of_an_export_leads_to_a_file(tmp_path, capsys):
     assert {entry["kind"] for entry in found} >= {"statement", "export", "room"}
     for entry in found:
         assert (folder / entry["to"].partition("#")[0]).is_file(), entry
-    export_site(folder, verdicts=Verdicts(known.claims.values()))  # over the earlier one
+
+
+@pytest.mark.slow
+def test_an_export_replaces_an_earlier_one(tmp_path, monkeypatch, capsys):
+    """Of a few claims, to which alone its pages link; pictures are drawn at one position each."""
+    monkeypatch.setattr(export, "positions", lambda picture: positions(picture)[:1])
+    stale = tmp_path / "rooms" / "connectionism" / "novikov_bound.html"
+    stale.parent.mkdir(parents=True)
+    for path in (tmp_path / "index.html", stale):
+        path.write_text("Vademecum, as it was")
+    known = Verdicts(select("connectionism.novikov*"), jobs=2)
+    export_site(tmp_path, verdicts=known)
+    assert f"open {tmp_path / 'index.html'}" in capsys.readouterr().out
+    assert "as it was" not in (tmp_path / "index.html").read_text()
+    assert "holds" in stale.read_text()
+    assert [a for _, a in broken(tmp_path) if not re.search(r"pictures/\w+/\w+/.*\.svg$", a)] == []
 
 
 def test_export_spares_other_folders(capsys, tmp_path):

@@ -9,12 +9,6 @@ from tests.atlas.conftest import Served, serve
 
 
 @pytest.fixture(scope="session")
-def state(tmp_path_factory) -> str:
-    """Where this atlas remembers verdicts."""
-    return str(tmp_path_factory.mktemp("state"))
-
-
-@pytest.fixture(scope="session")
 def atlas(state, tmp_path_factory) -> Iterator[Served]:
     path = tmp_path_factory.mktemp("network") / "model.py"
     path.write_text("from torch import nn\nnet = nn.Sequential(nn.Linear(6, 5), nn.Tanh())\n")

@@ -1,12 +1,10 @@
-"""Every kind of page on phones, dark and light, before axe; and as files."""
+"""Every kind of page on phones, dark and light, before axe."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
-from tests.atlas.browser.conftest import look_for, visit
+from tests.atlas.browser.conftest import visit
 from tests.conftest import BROWSER
 
 pytestmark = BROWSER
@@ -38,36 +36,3 @@ OPENED = """document.querySelectorAll('details').forEach(
 def brightness(page) -> float:
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
-
-
-@pytest.mark.timeout(2000)
-def test_static_export_opens_from_a_file(chromium, state, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", state)  # what is known already need not run again
-    command = [sys.executable, "-m", "vademecum", "atlas", "--export", str(tmp_path / "site")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1900, check=False)
-    assert done.returncode == 0, done.stderr
-    site = (tmp_path / "site").as_uri()
-    with chromium.new_context(offline=True) as context:
-        asked, failed = [], []
-        context.on("request", lambda r: asked.append(r.url))
-        context.on("requestfailed", lambda r: "ABORTED" in r.failure or failed.append(r.url))
-        page = context.new_page()
-        page.goto(f"{site}/index.html")
-        assert look_for(page, "novikov")
-        page.keyboard.press("Enter")
-        page.wait_for_url(re.compile("/(rooms|source)/"))
-        page.goto(f"{site}/rooms/approximation.html")
-        picture = page.locator("#picture-regions_while_training")
-        picture.get_by_label("data").select_option("moons")
-        picture.locator("img[alt*='data moons']").evaluate("image => image.decode()")
-        picture.get_by_label("width").press("ArrowLeft")  # the nearest that was drawn
-        picture.get_by_text("The nearest position").wait_for()
-        page.goto(f"{site}/rooms/connectionism/novikov_bound.html")
-        page.locator(".alone img").first.scroll_into_view_if_needed()
-        page.locator(".alone img").first.evaluate("image => image.decode()")
-        assert "where the formula demands" in page.locator("main").text_content()
-        page.goto(f"{site}/errata.html")
-        page.get_by_label("weight").select_option("hard")
-        assert "not run yet" not in page.locator("#errata").text_content()
-        assert all(url.startswith(("file:", "data:")) for url in asked)
-        assert not failed
