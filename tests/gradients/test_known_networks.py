@@ -3,10 +3,14 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.nn.functional import mse_loss
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.gradients.test_jacobian import by_rows
 from tests.gradients.test_whole_batches import INSTRUMENTS, Batch, N, data
+from vademecum.gradients import _jacobian_blocks, jacobian
+from vademecum.gradients.jacobian_operator import Jacobian
 from vademecum.gradients.network_function import functional
 from vademecum.gradients.per_example import per_example_gradients
 
@@ -83,6 +87,57 @@ def test_passes_of_a_network_that_is_known(instrument):
         INSTRUMENTS[instrument](net, x, y)
     assert passes == [(3, False), (N, True)]
     assert looks.count == 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_jacobian_that_is_larger_than_a_portion(known, monkeypatch):
+    """Rows that rules write at once take no room before: one pass, where portions take several."""
+    net, (x, _) = Batch(lambda h, x: h.tanh()).double(), data()
+    size = sum(p.numel() for p in net.parameters())
+    bytes_of_one = 3 * size * 8  # three outputs, in double precision
+    monkeypatch.setattr(_jacobian_blocks, "_PORTION", {"cpu": 5 * bytes_of_one})
+    passes = list[tuple[int, bool]]()
+    net.register_forward_pre_hook(
+        lambda _, args: passes.append((len(args[0]), torch.is_grad_enabled()))
+    )
+    if known:
+        INSTRUMENTS["jacobian"](net, x, None)
+    wanted = by_rows(net, x).view(N, 3, size)
+    passes.clear()
+    found = jacobian(net, x).blocks()
+    assert [n for n, graph in passes if graph][-1] == N
+    assert len(passes) == (2 if known else 3)
+    torch.testing.assert_close(found, wanted)
+    chunks = [block for _, block in jacobian(net, x).chunks()]
+    assert len(chunks) > 1
+    assert max(block.nbytes for block in chunks) <= 5 * bytes_of_one
+    torch.testing.assert_close(torch.cat(chunks), wanted)
+
+
+class Normalised(nn.Module):
+    """A weight that is computed of a parameter, whose gradient is formed before it is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.last = nn.Parameter(torch.randn(4, 4)), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(F.linear(x, self.weight / self.weight.norm()).tanh())
+
+
+def test_rows_that_are_formed_before_count_as_room(monkeypatch):
+    net, (x, _) = Normalised().double(), data()
+    wanted = by_rows(net, x)
+    monkeypatch.setattr(_jacobian_blocks, "_PORTION", {"cpu": 10**4})
+    J = Jacobian(net, x)
+    torch.testing.assert_close(J.dense(), wanted)
+    assert J._blocks.plan.covered
+    passes = list[tuple[int, bool]]()
+    net.register_forward_pre_hook(
+        lambda _, args: passes.append((len(args[0]), torch.is_grad_enabled()))
+    )
+    torch.testing.assert_close(jacobian(net, x).blocks().flatten(0, 1), wanted)
+    assert max(n for n, graph in passes if graph) < N
 
 
 def test_a_submodule_that_is_another_one_now():

@@ -37,6 +37,7 @@ from vademecum.progress import ticking
 __all__ = ["Blocks", "Outputs"]
 
 _PORTION = {"cpu": 2**30}  # bytes at a time, beyond which larger portions do not pay
+_IN_PLACE = {"cpu"}  # devices where rules write to where gradients belong
 
 
 class Outputs:
@@ -80,11 +81,25 @@ class Blocks:
         self.shape, self.dtype, self.device = (n, k, d), at.dtype, at.device
         width, mapped = d * self.dtype.itemsize, wrt == "theta" and not self.plan.covered
         rows = k if wrt == "theta" else 1  # in x, what a backward pass leaves is written at once
+        self.step = self._step(rows, width, memory, mapped=mapped)
+        self._long_step = self.step
+        if memory is None and self._in_place:
+            self._long_step = self._step(rows, 0, None, mapped=mapped)
+
+    def _step(self, rows: int, width: int, memory: int | None, *, mapped: bool) -> int:
+        n = self.shape[0]
         if memory is None:
             one = self.plan.bytes_each(rows, width, mapped=mapped)
             memory = max(one, _PORTION.get(self.device.type, 2**32))
             n = -(-n // -(-n * one // memory))  # portions of one length
-        self.step = min(n, self.plan.portion(rows, width, memory, mapped=mapped))
+        return min(n, self.plan.portion(rows, width, memory, mapped=mapped))
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether rules write rows to where these belong, and take no room for them before."""
+        computed = self.plan.shared and not self.plan.copies
+        covered = self.wrt == "theta" and self.plan.covered and not computed
+        return covered and self.device.type in _IN_PLACE
 
     def portions(self) -> Iterator[slice]:
         """The examples that are computed at once."""
@@ -94,7 +109,7 @@ class Blocks:
         """All blocks."""
         result = empty(*self.shape, dtype=self.dtype, device=self.device)
         with ticking("examples", self.shape[0], progress=progress) as tick:
-            for here in self.portions():
+            for here in portions_of(slice(0, self.shape[0]), self._long_step):
                 self.fill(here, result[here])
                 tick(here.stop - here.start)
         return result
