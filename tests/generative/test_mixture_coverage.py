@@ -55,6 +55,15 @@ def test_equal_distances_go_to_the_first_mode_and_overflow_to_none(form):
     assert found.counts.tolist() == [1, 2, 0]
 
 
+def test_a_distance_that_is_no_number_belongs_to_no_mode():
+    """Both entries of the difference overflow, and their combination is inf - inf."""
+    x, means = torch.tensor([[3e38, 3e38], [-3e38, -3e38]]), torch.tensor([[-3e38, -3e38]])
+    found = mode_coverage(x, means, torch.tensor([[[1.0, 0.9], [0.9, 1.0]]]))
+    assert found.assignment.tolist() == [-1, 0]
+    assert found.counts.tolist() == [1]
+    assert (found.covered, found.junk) == (1, 0.5)
+
+
 def test_a_sample_of_the_mixture_itself():
     """Junk is the tail of a chi-squared law, all modes are covered, the entropy is near log k."""
     torch.manual_seed(1)

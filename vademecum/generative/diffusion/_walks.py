@@ -1,7 +1,9 @@
 """From noise to data, step by step: what samplers have in common.
 
-What a step does is a row of numbers that were computed beforehand in float64. On CUDA devices one
-step can be captured as a graph, which reads its row by a counter on the device, and replayed.
+What a step does is a row of numbers that were computed beforehand in float64; examples in half
+precision are moved in single precision, where what is divided by a small signal does not overflow.
+On CUDA devices one step can be captured as a graph, which reads its row by a counter on the device,
+and replayed.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -119,7 +121,9 @@ def walked(
     progress: bool,
 ) -> Tensor:
     """The examples at the end of a walk."""
-    random, before = walk.rows[:, 6].tolist(), torch.zeros_like(x) if walk.order == 2 else None
+    random, before = walk.rows[:, 6].tolist(), None
+    if walk.order == 2:
+        before = torch.zeros_like(x, dtype=_single(x))
     with ticking("steps", len(walk.steps), progress=progress) as tick:
         if cuda_graph:
             x, noise = x.clone(), torch.zeros_like(x)
@@ -134,7 +138,7 @@ def walked(
         for t, row, amplitude in zip(times, walk.rows.tolist(), random, strict=True):
             out = predict(x, t)
             noise = normal_like(x, x.shape, generator) if amplitude else None
-            x = _moved(x, out, row, noise, before, walk)
+            x, before = _moved(x, out, row, noise, before, walk)
             tick(1)
     return x
 
@@ -145,14 +149,17 @@ def _captured(
     if not x.is_cuda:
         raise ValueError(f"cuda_graph must be False where samples are on the {x.device.type}")
     count, i = len(walk.steps), torch.zeros(1, dtype=torch.long, device=x.device)
-    times, rows = torch.tensor(walk.steps, device=x.device), walk.rows.to(x)
+    times, rows = torch.tensor(walk.steps, device=x.device), walk.rows.to(x.device, _single(x))
     some = bool(walk.rows[:, 6].any())
 
     def step() -> None:
         now = i % count  # a capture runs ahead
         row = list(rows.index_select(0, now)[0].unbind())
         out = predict(x, times.index_select(0, now).expand(len(x)))
-        x.copy_(_moved(x, out, row, noise if some else None, before, walk))
+        new, guess = _moved(x, out, row, noise if some else None, before, walk)
+        x.copy_(new)
+        if before is not None and guess is not None:
+            before.copy_(guess)
         i.add_(1)
 
     return Replay(step, [x, i] if before is None else [x, i, before])
@@ -160,32 +167,40 @@ def _captured(
 
 def _moved(
     x: Tensor, out: Tensor, row: list[Any], noise: Tensor | None, before: Tensor | None, walk: Walk
-) -> Tensor:
+) -> tuple[Tensor, Tensor | None]:
     """One step, with the numbers of its row: Python's, or tensors of one entry.
 
-    The clean example is left in `before`, for the next step of a second order.
+    Returns:
+        The examples, and what they are without noise, for the next step of a second order.
     """
     own, other, p, q, clean, noisy, amplitude, low, high, past = row
-    raw = None
+    given, raw, guess = x.dtype, None, None
+    if x.element_size() < 4:
+        x, out = x.float(), out.float()
     if walk.learned:
         out, raw = out.chunk(2, 1)
     if walk.clip is None and before is None:
-        new = _plus(own * x, other, out)
+        new = _plus(other * out, own, x)
     else:
-        guess = _plus(p * x, q, out)
+        guess = _plus(q * out, p, x)
         guess = guess if walk.clip is None else guess.clamp_(-walk.clip, walk.clip)
-        new = _plus(noisy * x, clean, guess)
-        if before is not None:
-            new = _plus(new, past, before)
-            before.copy_(guess)
-    if noise is None:
-        return new
-    if raw is None:
-        return _plus(new, amplitude, noise)
-    share = (raw + 1) / 2
-    return _plus(new, amplitude, noise * ((share * high + (1 - share) * low) / 2).exp())
+        new = _plus(clean * guess, noisy, x)
+    if before is not None:
+        new = _plus(new, past, before)
+    if noise is not None and raw is not None:
+        share = (raw + 1) / 2
+        noise = noise * ((share * high + (1 - share) * low) / 2).exp()
+    new = new if noise is None else _plus(new, amplitude, noise)
+    return new if new.dtype == given else new.to(given), None if before is None else guess
+
+
+def _single(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def _plus(a: Tensor, factor: Any, b: Tensor) -> Tensor:
-    """The sum of a and a multiple of b, in the place of a, which nobody else holds."""
+    """The sum of a and a multiple of b, in the place of a, which nobody else holds.
+
+    It comes from a prediction, which has all axes that `vmap` gives to networks; b may have fewer.
+    """
     return a.add_(b, alpha=factor) if isinstance(factor, float) else a.add_(factor * b)
