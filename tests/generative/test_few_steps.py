@@ -151,7 +151,7 @@ def test_the_second_order_is_nearer_to_the_data_with_the_same_calls():
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_one_or_two_steps_are_of_the_first_order(steps):
-    schedule, start = NoiseSchedule.linear(30), torch.randn(5, 2)
+    schedule, start = NoiseSchedule.linear(30), torch.randn(5, 2, dtype=torch.float64)
     model = exact(schedule, 0.3, 0.4)
     draws = [
         ddim_sample(model, (5, 2), schedule=schedule, steps=steps, order=order, start=start)

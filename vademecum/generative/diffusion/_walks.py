@@ -122,12 +122,10 @@ def walked(
 ) -> Tensor:
     """The examples at the end of a walk."""
     random, before = walk.rows[:, 6].tolist(), None
-    if walk.order == 2:
-        before = torch.zeros_like(x, dtype=_single(x))
     with ticking("steps", len(walk.steps), progress=progress) as tick:
         if cuda_graph:
             x, noise = x.clone(), torch.zeros_like(x)
-            take = _captured(predict, x, noise, before, walk)
+            take = _captured(predict, x, noise, walk)
             for amplitude in random:
                 if amplitude:
                     noise.copy_(normal_like(x, x.shape, generator))
@@ -138,28 +136,26 @@ def walked(
         for t, row, amplitude in zip(times, walk.rows.tolist(), random, strict=True):
             out = predict(x, t)
             noise = normal_like(x, x.shape, generator) if amplitude else None
-            x, before = _moved(x, out, row, noise, before, walk)
+            if walk.order == 2 and before is None:
+                before = torch.zeros_like(out, dtype=_single(x))
+            x = _moved(x, out, row, noise, before, walk)
             tick(1)
     return x
 
 
-def _captured(
-    predict: Predictor, x: Tensor, noise: Tensor, before: Tensor | None, walk: Walk
-) -> Replay:
+def _captured(predict: Predictor, x: Tensor, noise: Tensor, walk: Walk) -> Replay:
     if not x.is_cuda:
         raise ValueError(f"cuda_graph must be False where samples are on the {x.device.type}")
     count, i = len(walk.steps), torch.zeros(1, dtype=torch.long, device=x.device)
     times, rows = torch.tensor(walk.steps, device=x.device), walk.rows.to(x.device, _single(x))
     some = bool(walk.rows[:, 6].any())
+    before = torch.zeros_like(x, dtype=_single(x)) if walk.order == 2 else None
 
     def step() -> None:
         now = i % count  # a capture runs ahead
         row = list(rows.index_select(0, now)[0].unbind())
         out = predict(x, times.index_select(0, now).expand(len(x)))
-        new, guess = _moved(x, out, row, noise if some else None, before, walk)
-        x.copy_(new)
-        if before is not None and guess is not None:
-            before.copy_(guess)
+        x.copy_(_moved(x, out, row, noise if some else None, before, walk))
         i.add_(1)
 
     return Replay(step, [x, i] if before is None else [x, i, before])
@@ -167,14 +163,13 @@ def _captured(
 
 def _moved(
     x: Tensor, out: Tensor, row: list[Any], noise: Tensor | None, before: Tensor | None, walk: Walk
-) -> tuple[Tensor, Tensor | None]:
+) -> Tensor:
     """One step, with the numbers of its row: Python's, or tensors of one entry.
 
-    Returns:
-        The examples, and what they are without noise, for the next step of a second order.
+    The clean example is left in `before`, for the next step of a second order.
     """
     own, other, p, q, clean, noisy, amplitude, low, high, past = row
-    given, raw, guess = x.dtype, None, None
+    given, raw = x.dtype, None
     if x.element_size() < 4:
         x, out = x.float(), out.float()
     if walk.learned:
@@ -185,13 +180,14 @@ def _moved(
         guess = _plus(q * out, p, x)
         guess = guess if walk.clip is None else guess.clamp_(-walk.clip, walk.clip)
         new = _plus(clean * guess, noisy, x)
-    if before is not None:
-        new = _plus(new, past, before)
+        if before is not None:
+            new = _plus(new, past, before)
+            before.copy_(guess)
     if noise is not None and raw is not None:
         share = (raw + 1) / 2
         noise = noise * ((share * high + (1 - share) * low) / 2).exp()
     new = new if noise is None else _plus(new, amplitude, noise)
-    return new if new.dtype == given else new.to(given), None if before is None else guess
+    return new if new.dtype == given else new.to(given)
 
 
 def _single(x: Tensor) -> torch.dtype:

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from vademecum.canvas import GREY, panels
 from vademecum.generative.diffusion import NoiseSchedule, ddim_sample
+from vademecum.generative.diffusion._step_lists import Spacing
 from vademecum.generative.exact_mixtures import MixtureScore
 from vademecum.pictures import Range, picture
 
 __all__ = ["ddim_steps_against_quality"]
 
-Spacing = Literal["even", "quadratic", "snr"]
 T, N = 200, 3000
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 WEIGHTS, MEANS, STDS = (0.3, 0.5, 0.2), (-1.5, 0.2, 1.4), (0.2, 0.35, 0.12)
