@@ -195,6 +195,11 @@ def test_refusals_of_spacing_and_order(unchecked):
             "spacing": "snr",
             "steps": [5],
         },
+        "schedule must leave some signal at every step but T, got none at 1500": {
+            "schedule": NoiseSchedule([0.5] * 2000),
+            "steps": 4,
+            "predicts": "x0",
+        },
         "order must be 1 or 2, got 3": {"order": 3},
         "order must be >= 1, got 0": {"order": 0},
         "order must be an integer, got 2.0": {"order": 2.0},

@@ -117,6 +117,10 @@ def leans(schedule: NoiseSchedule, steps: list[int]) -> Tensor:
 def moves(schedule: NoiseSchedule, steps: list[int], eta: float) -> Moves:
     """What each step of a list does."""
     t, s = torch.tensor(steps), torch.tensor([*steps[1:], 0])
+    gone = schedule.alpha_bar[s] == 0
+    if gone.any():
+        last = int(s[gone][-1])
+        raise ValueError(f"schedule must leave some signal at every step but T, got none at {last}")
     bar_t, bar_s = schedule.beta_bar[t], schedule.beta_bar[s]
     scale_t, scale_s = schedule.alpha_bar[t].sqrt(), schedule.alpha_bar[s].sqrt()
     large = (bar_t - bar_s) / schedule.alpha_bar[s]  # 1 - alpha_bar_t / alpha_bar_s

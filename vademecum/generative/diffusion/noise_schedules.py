@@ -86,10 +86,6 @@ class NoiseSchedule:
         log_bar = torch.cat([beta.new_zeros(1), torch.log1p(-beta).cumsum(0)])
         self.betas = torch.cat([beta.new_zeros(1), beta])
         self.alpha_bar, self.beta_bar = log_bar.exp(), -torch.expm1(log_bar)
-        gone = self.alpha_bar < torch.finfo(torch.float64).tiny
-        if gone.any():
-            t = int(gone.nonzero()[0])
-            raise ValueError(f"betas must leave some signal to the end, got none from t = {t} on")
         if zero_terminal_snr:
             self._stretch()
         self.alphas = 1 - self.betas
