@@ -18,7 +18,7 @@ from vademecum.generative import (
     NoiseSchedule,
     ddim_sample,
 )
-from vademecum.models import mlp
+from vademecum.models import Replay, mlp
 
 V0 = 0.25
 
@@ -268,3 +268,29 @@ def test_losses_and_samples_on_a_device():
     model.loss(x, labels).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     assert model.sample(8, labels, steps=5, guidance=1.0).is_cuda
+
+
+@pytest.mark.gpu
+def test_a_training_step_that_drops_labels_is_captured():
+    model = DDPM(ConditionalMLP(2, hidden=(32,), classes=3), (2,), drop=0.5).cuda()
+    x, labels = torch.randn(64, 2, device="cuda"), torch.arange(64, device="cuda") % 3
+    rate, parameters = torch.tensor(0.0, device="cuda"), [*model.parameters()]
+    steps = torch.optim.AdamW(parameters, rate, capturable=True)
+    losses = torch.zeros(300, device="cuda")
+    count = torch.zeros(1, dtype=torch.long, device="cuda")
+
+    def step():
+        steps.zero_grad(set_to_none=True)
+        value = model.loss(x, labels)
+        value.backward()
+        steps.step()
+        losses.index_copy_(0, count % 300, value.detach()[None])
+        count.add_(1)
+
+    before = [p.detach().clone() for p in parameters]
+    take = Replay(step, [rate, losses, count])
+    assert all(a.equal(b) for a, b in zip(before, parameters, strict=True))
+    rate.fill_(1e-2)
+    for _ in range(300):
+        take()
+    assert losses[-100:].mean() < 0.9 * losses[:20].mean()

@@ -58,7 +58,12 @@ def guided(given: Tensor, free: Tensor, guidance: float) -> Tensor:
 
 
 def without_context(null: Any, context: Tensor) -> Tensor:
-    """As many contexts that stand for none."""
+    """As many contexts that stand for none.
+
+    A number is written where the context is, for a copy from elsewhere cannot be captured.
+    """
+    if isinstance(null, int | float):
+        return torch.full_like(context, null)
     return torch.as_tensor(null).to(context).expand_as(context)
 
 
