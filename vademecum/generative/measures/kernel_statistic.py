@@ -89,7 +89,7 @@ def kernel_distance(
     d = rows[0].shape[1]
     scale = 1 / d if gamma is None else number("gamma", gamma, above=0)
     kernel = _Polynomial(degree, scale, coef)
-    parts = [blocks(len(r), d, memory) for r in rows]
+    parts = [blocks(r, memory) for r in rows]
     total = len(parts[0]) * (len(parts[0]) + 1) // 2 + len(parts[1]) * (len(parts[1]) + 1) // 2
     with ticking("tiles", total + len(parts[0]) * len(parts[1]), progress=progress) as tick:
         within = [_within(kernel, r, p, tick) for r, p in zip(rows, parts, strict=True)]

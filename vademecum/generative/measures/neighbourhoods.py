@@ -97,24 +97,25 @@ def precision_recall(
             raise ValueError(f"{name} must hold more than k = {k} examples, got {len(r)}")
     x, y = rows
     pairs = _Pairs(x, y)
-    parts = [blocks(len(r), r.shape[1], memory) for r in rows]
+    parts = [blocks(r, memory) for r in rows]
     nx, ny = map(len, parts)
     with ticking("tiles", nx * nx + ny * ny + nx * ny, progress=progress) as tick:
         radii = [pairs.radii(r, p, k, tick) for r, p in zip(rows, parts, strict=True)]
         covered = x.new_zeros(len(x), dtype=torch.bool)  # data with a sample in their ball
         recalled = covered.clone()
-        precise, inside = y.new_zeros(len(y), dtype=torch.bool), 0
+        precise = y.new_zeros(len(y), dtype=torch.bool)
+        inside = y.new_zeros((), dtype=torch.long)
         for one in parts[0]:
             for other in parts[1]:
                 squares = pairs.squares(x[one], y[other])
                 near = squares <= radii[0][one, None]
                 precise[other] |= near.any(0)
                 covered[one] |= near.any(1)
-                inside += int(near.sum())
+                inside += near.sum()
                 recalled[one] |= (squares <= radii[1][other]).any(1)
                 tick(1)
     good, found, held = (int(t.sum()) / len(t) for t in (precise, recalled, covered))
-    return PrecisionRecall(good, found, inside / (k * len(y)), held)
+    return PrecisionRecall(good, found, int(inside) / (k * len(y)), held)
 
 
 class _Pairs:

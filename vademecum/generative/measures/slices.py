@@ -112,15 +112,18 @@ def sliced_wasserstein(
 class _Steps(NamedTuple):
     """Pieces on which both quantile functions are constant."""
 
-    x: Tensor
+    x: Tensor | slice
     """Which of the sorted points of x each piece belongs to."""
-    y: Tensor
+    y: Tensor | slice
     """Which of those of y."""
     widths: Tensor
     """How much of the unit interval it is."""
 
 
 def _steps(n: int, m: int, device: torch.device) -> _Steps:
+    if n == m:  # each point of x beside one of y
+        widths = torch.full((n,), 1 / n, dtype=torch.float64, device=device)
+        return _Steps(slice(None), slice(None), widths)
     ends = torch.cat([torch.arange(1, n + 1) * m, torch.arange(1, m + 1) * n]).unique()  # of n m
     widths = torch.diff(ends, prepend=torch.zeros(1, dtype=ends.dtype)).double() / (n * m)
     return _Steps(*(t.to(device) for t in ((ends - 1) // m, (ends - 1) // n, widths)))
