@@ -30,7 +30,7 @@ from vademecum.data import DataNotFoundError
 
 __all__ = ["Failed", "PeerNotFoundError", "Result", "Row", "Skipped", "in_turn", "measure"]
 
-SHORT = 1.0  # second
+SHORT = 3.0  # seconds: hosts of virtual machines take freed memory back within two
 
 
 class PeerNotFoundError(ModuleNotFoundError):
