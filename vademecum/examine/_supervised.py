@@ -28,6 +28,11 @@ __all__ = ["Question", "supervised"]
 _LONGER = 0.05, 1.0  # of the budget, and seconds: what the process may take beyond it
 _WRITING = 0.5  # seconds for the page, which are kept for it
 _OVER = "the time was over while it ran"
+_SPIN = {"GOMP_SPINCOUNT": "1000"}
+"""Rounds that a thread waits awake for the others. By default it does so for milliseconds, and
+where others want the processors, it takes them from those that it waits for. Observed for 128
+images through ResNet-18 on two cores: 0.08 s in place of 1.0 s where three processes share them,
+and no difference where they are idle."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,7 @@ def _started(
     process = subprocess.Popen(
         [sys.executable, "-m", "vademecum.examine._child"], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
+        env=_environment(),
     )  # fmt: skip
     asked = vars(question) | {"deadline": time.time() + left}
     assert process.stdin is not None
@@ -170,6 +176,12 @@ def _started(
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     return process, told, listener
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, and how threads wait unless it says so."""
+    said = "OMP_WAIT_POLICY" in os.environ or "GOMP_SPINCOUNT" in os.environ
+    return dict(os.environ) if said else os.environ | _SPIN
 
 
 def _before_it_began(why: str, budget: float) -> str:
