@@ -10,9 +10,9 @@ from torch import nn
 from vademecum.approximation import Segments, sawtooth_network
 from vademecum.data import load
 from vademecum.examine import examine
-from vademecum.examine._clock import Clock
+from vademecum.examine._clock import Clock, OutOfTime
 from vademecum.examine._study import Study
-from vademecum.examine.sections import _regions
+from vademecum.examine.sections import _regions, geometry
 from vademecum.geometry import GCN
 
 
@@ -155,25 +155,39 @@ def test_the_way_between_examples_as_far_as_time_allows(
 
 
 class Meeting(nn.Module):
-    """Walls through the origin and all over the plane: whatever is near it has many pieces."""
+    """Walls through a point and all over the plane: whatever is near it has many pieces."""
 
-    def __init__(self):
+    def __init__(self, *place: float):
         super().__init__()
         angles = torch.linspace(0, math.pi, 400)
-        self.layer = nn.Linear(2, 400)
+        self.layer, self.place = nn.Linear(2, 400), torch.tensor(place).double()
         with torch.no_grad():
             self.layer.weight.copy_(torch.stack((angles.cos(), angles.sin()), 1))
             self.layer.bias.zero_()
 
     def forward(self, x):
-        return self.layer(x - torch.tensor([0.0, 1e-25])).relu().sum(1, keepdim=True)
+        return self.layer(x - self.place).relu().sum(1, keepdim=True)
 
 
-def test_walls_that_meet_at_an_example_are_told_of():
-    x = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    section = found(Meeting().double(), x.double(), torch.zeros(4, 1).double(), budget=20.0)
+def corners() -> torch.Tensor:
+    return torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).double()
+
+
+def test_walls_that_meet_at_an_example_do_not_hinder():
+    """The plane is looked at in the middle between examples."""
+    model = Meeting(0.0, 0.0).double()
+    items: Any = list(_regions.pieces(Study(model, corners()), corners(), Clock(60.0)))
+    assert not items[-1].why_not
+    assert len(items[-1].regions.maps) > 10
+    low, high = (torch.tensor(ends) for ends in items[-1].regions.plane[-2:])
+    assert ((low + high) / 2).tolist() == pytest.approx([0.5, 0.5], abs=1e-6)
+
+
+def test_walls_that_are_too_many_however_near_are_told_of(monkeypatch):
+    monkeypatch.setattr(_regions, "_in_sight", lambda *_: math.inf)
+    section = found(Meeting(0.0, 0.0).double(), corners(), torch.zeros(3, 1).double(), budget=20.0)
     assert "linear_regions" not in section
-    assert "too many meet at one of the examples" in section.sentence
+    assert "too many meet in the middle between three examples" in section.sentence
 
 
 def test_far_more_polygons_than_were_in_sight_are_looked_for_on_less(monkeypatch):
@@ -234,6 +248,18 @@ def test_how_dense_pieces_are_is_not_guessed_from_one_of_them(monkeypatch):
     last: Any = list(_regions._between(Study(nn.Linear(2, 2), ends), ends, clock))[-1]
     assert last.between is None
     assert last.density == pytest.approx(1000 / math.sqrt(2), rel=0.1)
+
+
+def test_symmetries_are_measured_where_pieces_take_all_the_time(monkeypatch):
+    def endless(*_):
+        raise OutOfTime
+        yield
+
+    monkeypatch.setattr(geometry, "pieces", endless)
+    section = found(padded("zeros"), torch.rand(12, 1, 6, 6), torch.arange(12) % 3)
+    assert section.status == "partly"
+    assert {"shift_error", "flip_error", "turn_error"} <= {m.name for m in section.measurements}
+    assert "<svg" in section.figure
 
 
 def test_what_has_no_pieces_and_no_symmetry():

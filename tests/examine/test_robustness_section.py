@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from vademecum.examine import examine
+from vademecum.examine import _study, examine
+from vademecum.examine._clock import Clock
+from vademecum.examine.sections import robustness
 
 
 def found(model, x, y=None, **options) -> Any:
@@ -109,7 +111,6 @@ def test_what_cannot_be_attacked(model, x, y, why):
 
 def test_certificates_without_a_lipschitz_constant_are_told(linear, monkeypatch):
     """What was proven stays proven where the other instrument refuses."""
-    from vademecum.examine.sections import robustness
 
     def refuses(*args, **knobs):
         raise ValueError("model must have a constant")
@@ -120,3 +121,76 @@ def test_certificates_without_a_lipschitz_constant_are_told(linear, monkeypatch)
     assert "are proven right within" in words
     assert "nothing was proven" not in words
     assert "no Lipschitz constant was proven: model must have a constant" in words
+
+
+@pytest.fixture
+def two_layers():
+    """A network that linear bounds prove more of than intervals do."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 3))
+        x = torch.randn(60, 6)
+    return model, x, model(x).argmax(1)
+
+
+def test_certificates_by_as_many_linear_bounds_as_there_is_work_for(two_layers, monkeypatch):
+    model, x, y = two_layers
+    work = (24 + 24 + 3) * (6 * 24 + 24 * 3)  # activations times multiply-adds
+    shares, words = [], []
+    monkeypatch.setattr(robustness, "_SURE", 32)  # where much is left to prove
+    for certificates in (0, 10, 60):
+        monkeypatch.setattr(robustness, "_LINEAR", (certificates + 0.5) * work)
+        section = found(model, x, y)["robustness"]
+        assert section.status == "measured"
+        assert section["certified_accuracy"].n == 60
+        shares.append(section.certified_accuracy)
+        words.append(section["certified_accuracy"].method)
+    assert shares[0] < shares[1] < shares[2]
+    assert "by interval bounds alone;" in words[0]
+    assert "by interval bounds, of 10 by linear ones too;" in words[1]
+    assert "by interval and linear bounds;" in words[2]
+
+
+def test_what_intervals_prove_needs_no_time(two_layers, monkeypatch):
+    monkeypatch.setattr(Clock, "pass_seconds", lambda *_: 1e9)
+    section = found(*two_layers, budget=60.0)["robustness"]
+    assert section.status == "partly"
+    assert "no certificates by linear bounds, of which one takes about" in section.reason
+    assert section["certified_accuracy"].n == 60
+
+
+def test_intervals_prove_all_of_a_linear_classifier(linear, monkeypatch):
+    """They are exact there, the margin over the class itself aside."""
+    layer, x, y = linear
+    w = layer.weight[1].detach().double()
+    monkeypatch.setattr(robustness, "_LINEAR", 0)
+    section = found(layer, x, y)["robustness"]
+    radii = (x.double() @ w).abs() / w.abs().sum()
+    sure = float((radii > section.radius / 8).double().mean())
+    assert section.certified_accuracy == pytest.approx(sure, abs=1 / 60)
+
+
+def test_a_large_network_is_attacked_with_fewer_examples(two_layers, monkeypatch):
+    monkeypatch.setattr(_study, "_PASS", 20 * (6 * 24 + 24 * 3))
+    monkeypatch.setattr(_study, "_LEAST", 10)
+    section = found(*two_layers)["robustness"]
+    assert section.status == "measured"
+    assert [section[name].n for name in ("accuracy", "median_radius", "masked")] == [20, 20, 60]
+
+
+@pytest.mark.parametrize(("of_a_pass", "sizes"), [(1e-4, [60]), (1.0, [16, 60])])
+def test_all_examples_are_attacked_at_once_where_there_is_time(
+    two_layers, monkeypatch, of_a_pass, sizes
+):
+    """A few of them take a large network hardly less."""
+    real, seen = robustness.minimal_radius, []
+
+    def noted(model, x, *rest, **knobs):
+        seen.append(len(x))
+        return real(model, x, *rest, **knobs)
+
+    monkeypatch.setattr(robustness, "minimal_radius", noted)
+    monkeypatch.setattr(Clock, "pass_seconds", lambda *_: of_a_pass)
+    section = found(*two_layers, budget=600.0)["robustness"]
+    assert section.measurements[-1].name == "median_radius"  # the dearest part is the last
+    assert seen[: len(sizes)] == sizes  # without time for all parts, it runs once more

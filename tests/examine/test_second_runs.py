@@ -1,14 +1,16 @@
 """Sections that had too little time run once more; what they found before is not lost by it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
-from vademecum.examine import Measurement, Section, examine
+from vademecum.examine import Measurement, Section, examine, examining
 from vademecum.examine import _supervised as supervising
 from vademecum.examine._clock import Clock, OutOfTime
 from vademecum.examine._json import measurement_as_json, section_as_json
-from vademecum.examine._section import Drawing
+from vademecum.examine._section import Drawing, run_section
 from vademecum.examine._study import Study
 from vademecum.examine.examining import run_sections
 
@@ -31,6 +33,26 @@ def test_a_section_that_had_too_little_time_runs_once_more_if_some_is_left(plans
     assert section.status == "measured"
     assert "second" in section
     assert 4 < runs[0] <= 5 < runs[1] <= 10
+
+
+@pytest.mark.parametrize(("left", "again"), [(1.6, True), (1.4, False)])
+def test_a_second_run_needs_half_as_much_again_as_the_first_took(plans, monkeypatch, left, again):
+    now, runs = [0.0], []
+
+    def short(study, clock):
+        runs.append(0)
+        yield Measurement("first", 1.0)
+        now[0] += 100.0
+        clock.cut = "1 of 2 parts"
+
+    def timed(plan, *rest, **knobs):
+        return replace(run_section(plan, *rest, **knobs), seconds=100.0)
+
+    plans("short", short)
+    monkeypatch.setattr(examining, "run_section", timed)
+    study = Study(nn.Linear(2, 1), torch.rand(4, 2))
+    run_sections(study, ["short"], Clock(100 * (1 + left), now=lambda: now[0]))
+    assert len(runs) == (2 if again else 1)
 
 
 def test_a_second_run_that_finds_less_does_not_count(plans):

@@ -6,13 +6,14 @@ the seed and its name, not on which sections ran before.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from vademecum.examine._costs import called, free_memory, graph_bytes, multiply_adds
 from vademecum.examine._data import Data, taken
 from vademecum.examine._first_look import (
     FirstLook,
@@ -26,12 +27,9 @@ from vademecum.examine._task import Aim, aim_of, flat_scores
 from vademecum.models import (
     Loss,
     Output,
-    call_arguments,
-    chosen_output,
     evaluation,
     fingerprint,
     map_tensors,
-    named_tensors,
     unwrapped,
 )
 
@@ -40,6 +38,7 @@ __all__ = ["Study", "named_seed"]
 _PROBE = 4  # examples for a first look
 _BATCH = 128  # examples in a forward pass
 _ENTRIES = 2**27  # of outputs that are kept: half a gigabyte in single precision
+_PASS, _LEAST = 2**32, 64  # multiply-adds of a pass that is repeated, and examples of it at least
 
 
 class Study:
@@ -187,6 +186,24 @@ class Study:
         """Whether parameters without a gradient are to count: where there are no others."""
         return not any(p.requires_grad for p in self.model.parameters())
 
+    @property
+    def multiply_adds(self) -> int:
+        """What one example takes, at least 1; all of them where they are one whole."""
+        if "multiply_adds" not in self._cache:
+            self._cache["multiply_adds"] = multiply_adds(self.model, self.take(1)[0])
+        return self._cache["multiply_adds"]
+
+    def planned(self, most: int) -> int:
+        """How many examples a section is for which passes them again and again.
+
+        Of a large network they are fewer: as many as one pass with 2^32 multiply-adds takes, but
+        64 at least. This does not depend on the clock.
+
+        Args:
+            most: How many there are at most.
+        """
+        return min(most, max(_LEAST, _PASS // self.multiply_adds))
+
     def fitting(self, times: float) -> int | None:
         """How many examples have graphs that fit into the room so many times, at least 2.
 
@@ -217,11 +234,11 @@ class Study:
     def _passed(self, data: Data) -> Any:
         with torch.no_grad(), evaluation(self.model, fused=True):
             if data.n is None:
-                return _called(self.network, data.copied().x)
+                return called(self.network, data.copied().x)
             parts, entries = [], 0
             for i in range(0, data.n, self.batch):
                 x, _ = data.rows(slice(i, i + self.batch))
-                parts.append(_called(self.network, map_tensors(x, Tensor.clone)))
+                parts.append(called(self.network, map_tensors(x, Tensor.clone)))
                 entries += parts[-1].numel()
                 if entries >= _ENTRIES:
                     break
@@ -262,36 +279,6 @@ def named_seed(seed: int, name: str) -> int:
     """
     digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=7).digest()
     return int.from_bytes(digest, "big")
-
-
-def graph_bytes(network: nn.Module, x: Any) -> int:
-    """The bytes that the graph of a forward pass keeps for a backward pass, parameters aside."""
-    own = {p.untyped_storage().data_ptr() for p in network.parameters()}
-    kept: dict[int, int] = {}
-
-    def note(t: Tensor) -> Tensor:
-        if t.layout == torch.strided:
-            storage = t.untyped_storage()
-            if storage.data_ptr() not in own:
-                kept[storage.data_ptr()] = storage.nbytes()
-        return t
-
-    hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda t: t)
-    with torch.enable_grad(), evaluation(network), hooks:
-        z = _called(network, map_tensors(x, Tensor.clone))
-    return max(sum(kept.values()), sum(t.nbytes for _, t in named_tensors((x, z))), 1)
-
-
-def free_memory(device: torch.device) -> int:
-    """The bytes that are free on a device; 2 GiB where nobody says."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return 2**31
-
-
-def _called(network: Callable[..., Any], x: Any) -> Any:
-    args, kwargs = call_arguments(x)
-    return chosen_output(network(*args, **kwargs))
 
 
 def _pair(test: Any) -> tuple[Any, Any]:

@@ -29,7 +29,7 @@ from vademecum.randomness import own_randomness, source
 
 __all__ = ["environment_of", "examine", "run_sections", "seed_from"]
 
-_AGAIN = 2.0  # times what a section took must be left for it to run once more
+_AGAIN = 1.5  # times what a section took must be left for it to run once more
 
 
 def examine(

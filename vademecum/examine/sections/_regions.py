@@ -1,14 +1,18 @@
 r"""Linear pieces between examples and on a plane through three of them, as many as time allows.
 
 A piecewise-linear network is bent at the walls between its pieces. On segments from example to
-example they are counted exactly; the plane through three examples is cut into exact polygons, which
-may be millions. So the rectangle of the plane is made smaller about its first example until a count
-is in sight: with $k_1$ and $k_2$ pieces on its diagonals, lines in general position would make
-about $k_1 k_2 / 2$ polygons. How small is guessed from pieces between examples, then looked at.
+example they are counted exactly; where that would be too much work, because pieces are many and the
+network is large, they are counted on one part of each segment, drawn at random from $N$ equal ones:
+$N$ times the walls on it is right in the mean. The plane through three examples is cut into exact
+polygons, which may be millions. So the rectangle of the plane is made smaller about its middle (not
+about an example, where many walls may meet: on a plain background all of a maximum's candidates
+tie) until a count is in sight: with $k_1$ and $k_2$ pieces on its diagonals, lines in general
+position would make about $k_1 k_2 / 2$ polygons. How small is guessed from pieces between examples,
+then looked at.
 """
 
 from collections.abc import Iterator
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import NamedTuple
 
 import torch
@@ -23,6 +27,7 @@ from vademecum.approximation import (
     plane_through,
     regions_along,
 )
+from vademecum.approximation.regions.planes import checked_rectangle
 from vademecum.examine._clock import Clock
 from vademecum.examine._section import Item
 from vademecum.examine._study import Study
@@ -31,7 +36,8 @@ from vademecum.examine.dossier import Measurement
 __all__ = ["Pieces", "pieces"]
 
 _PAIRS = 16  # segments between examples
-_FEW, _MANY = 100, 3000  # polygons to look for at first and at last
+_FEW, _MANY = 100, 3000  # polygons to look for at first and at last, fewer of large networks
+_WORK = 2**37  # multiply-adds for all segments, and for the plane: 15 s of two cores, observed
 _LIMIT = 20  # times as many polygons as were in sight are an error
 _SEED = "linear regions"
 _PARTS = 10_000  # of a segment, the first of which shows what the whole takes
@@ -77,10 +83,11 @@ def pieces(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
         why = f"no linear regions on a plane, which take about {needed:.0f} s"
         clock.cut = ", ".join(filter(None, (part.cut, why)))
         return
-    for most in clock.portions(_FEW, _MANY, what="linear regions to look for"):
+    last = int(min(_MANY, max(_FEW, _WORK / (_POLYGON * _of_a_piece(study)))))
+    for most in clock.portions(_FEW, last, what="linear regions to look for"):
         more = _on_plane(study, plane, most, found)
         if more is None:
-            yield found._replace(why_not="too many meet at one of the examples")
+            yield found._replace(why_not="too many meet in the middle between three examples")
             break
         found = more._replace(points=plane[1])
         yield from _counted(study, found)
@@ -93,6 +100,8 @@ def pieces(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
 def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
     """Pieces on the way from one example to another."""
     pairs = _pairs(x)
+    parts = 1 if x[0].numel() == 1 else _parts(study, pairs)
+    pairs = pairs if parts == 1 else _drawn_parts(study, pairs, parts)
     length = float((pairs[0][1] - pairs[0][0]).double().norm())
     start, near, density = clock.left(), 0, 0.0
     for part, way in _longer_and_longer(study, *pairs[0], clock):
@@ -101,18 +110,53 @@ def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
         if part < 1:
             yield Pieces(density=density, seconds=(start - clock.left()) / len(way.maps))
             continue
-        yield from _whole_ways(study, x, pairs, way, clock)
+        yield from _whole_ways(study, x, pairs, way, parts, clock)
+
+
+def _of_a_piece(study: Study) -> int:
+    """The multiply-adds of a piece of a segment: an origin and a direction pass the network."""
+    return 2 * study.multiply_adds
+
+
+def _parts(study: Study, pairs: list[tuple[Tensor, Tensor]]) -> int:
+    """Into how many parts to divide each way, by the pieces near the beginning of the first."""
+    a, b = pairs[0]
+    size, pieces = 1, 0.0
+    while size <= _PARTS and pieces < _ENOUGH:
+        end = a + size / _PARTS * (b - a)
+        pieces = len(regions_along(study.network, a, end, memory=study.memory).maps)
+        size *= 8
+    on_all = len(pairs) * pieces * 8 * _PARTS / size
+    return ceil(on_all * _of_a_piece(study) / _WORK)
+
+
+def _drawn_parts(
+    study: Study, pairs: list[tuple[Tensor, Tensor]], parts: int
+) -> list[tuple[Tensor, Tensor]]:
+    """One part of each way."""
+    places = torch.randint(parts, (len(pairs),), generator=study.generator("parts of ways"))
+    found = []
+    for (a, b), i in zip(pairs, places.tolist(), strict=True):
+        way = b - a
+        found.append((a + i / parts * way, a + (i + 1) / parts * way))
+    return found
 
 
 def _whole_ways(
-    study: Study, x: Tensor, pairs: list[tuple[Tensor, Tensor]], first: Segments, clock: Clock
+    study: Study,
+    x: Tensor,
+    pairs: list[tuple[Tensor, Tensor]],
+    first: Segments,
+    parts: int,
+    clock: Clock,
 ) -> Iterator[Item | Pieces]:
     ways, lengths = [first], [float((pairs[0][1] - pairs[0][0]).double().norm())]
     for m in clock.portions(1, len(pairs), what="pairs of examples"):
         for a, b in pairs[len(ways) : m]:
             ways.append(regions_along(study.network, a, b, memory=study.memory))
             lengths.append(float((b - a).double().norm()))
-        counts = torch.tensor([len(way.maps) for way in ways], dtype=torch.float64)
+        walls = torch.tensor([len(way.breaks) for way in ways], dtype=torch.float64)
+        counts = parts * walls + 1
         mean, m = float(counts.mean()), len(ways)
         if x[0].numel() == 1:
             how = "exact, on the segment from the least example to the largest"
@@ -120,10 +164,11 @@ def _whole_ways(
             yield Pieces(between=mean, segment=ways[0])
             return
         spread = float(counts.std()) / sqrt(m) if m > 1 else None
-        how = "counted exactly on segments between pairs of examples; n pairs, error of their mean"
+        where = "segments" if parts == 1 else f"a part in {parts:,}, drawn at random, of segments"
+        how = f"counted exactly on {where} between pairs of examples; n pairs, error of their mean"
         each = tuple(counts.tolist())
         yield Measurement("pieces_between_examples", mean, spread, "pieces", m, how, each)
-        yield Pieces(between=mean, density=float(counts.sum()) / sum(lengths))
+        yield Pieces(between=mean, density=float(counts.sum()) / (parts * sum(lengths)))
 
 
 def _longer_and_longer(
@@ -153,18 +198,19 @@ def _counted(study: Study, found: Pieces) -> Iterator[Item]:
         ", which agree with activation patterns" if holds else ", NOT all of which the network has"
     )
     if found.share < 1:
-        how += f"; on {found.share:.2g} of the rectangle that holds them, around the first"
+        how += f"; on {found.share:.2g} of the rectangle that holds them, around its middle"
     yield Measurement("linear_regions", len(regions.maps), None, "regions", method=how)
     how = "of the rectangle around three examples, by area"
     yield Measurement("plane_share", found.share, method=how)
 
 
 def _pairs(x: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Ends of segments that are no points."""
+    """Ends of segments that are no points, in double precision, which tells short parts apart."""
     if x[0].numel() == 1:
         order = x.flatten().argsort()
-        return [(x[order[0]], x[order[-1]])]
-    found = [(a, b) for a, b in zip(x[0::2], x[1::2], strict=False) if not a.equal(b)]
+        return [(x[order[0]].double(), x[order[-1]].double())]
+    both = zip(x[0::2], x[1::2], strict=False)
+    found = [(a.double(), b.double()) for a, b in both if not a.equal(b)]
     if not found:
         raise ValueError("all examples are equal")
     return found[:_PAIRS]
@@ -188,7 +234,7 @@ def _on_plane(study: Study, plane: tuple[Plane, Tensor], most: int, found: Piece
     sides = (found.density * sqrt(s**2 + t**2)) ** 2 / 2  # if all of it is as between examples
     scale = min(1.0, sqrt(most / max(sides, 1.0)))
     for _ in range(_LOOKS):
-        part = whole._replace(low=_times(scale, whole.low), high=_times(scale, whole.high))
+        part = _middle(whole, scale)
         seen = _in_sight(study, part, most)
         if seen <= most:
             knobs = {"max_regions": _LIMIT * most, "memory": study.memory}
@@ -201,8 +247,12 @@ def _on_plane(study: Study, plane: tuple[Plane, Tensor], most: int, found: Piece
     return None
 
 
-def _times(scale: float, ends: tuple[float, float]) -> tuple[float, float]:
-    return scale * ends[0], scale * ends[1]
+def _middle(plane: Plane, scale: float) -> Plane:
+    """The rectangle with sides so many times as long, about the same middle."""
+    centre, half = checked_rectangle(plane)
+    s, t = zip(centre, half, strict=True)
+    low, high = ((s[0] + k * s[1], t[0] + k * t[1]) for k in (-scale, scale))
+    return plane._replace(low=low, high=high)
 
 
 def _in_sight(study: Study, plane: Plane, most: int) -> float:

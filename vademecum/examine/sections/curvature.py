@@ -42,8 +42,8 @@ CLAIMS = (
 )  # fmt: skip
 """Claims of the course that stand behind it."""
 _FIRST, _LAST = 8, 1000
-"""Examples that it takes at least, and at most."""
-_PRODUCTS = 350  # with the Hessian, that all parts of it take together
+"""Examples that it takes at least, and at most: fewer of large networks."""
+_PRODUCTS = 220  # with the Hessian, that all parts of it but the density take together
 _GRAPH = 6.0  # times the graph of a forward pass that a product holds at its peak: observed 1.0 to
 # 4.6 for perceptron, convolutions, LSTM and GPT with 256 examples, 6.3 for one of 225 parameters
 _STAGES = (16, 64, 256, 1024)  # products for the largest eigenvalues
@@ -80,8 +80,7 @@ def curvature(study: Study, clock: Clock) -> Iterator[Item]:
     )
     yield Measurement("smallest_eigenvalue", value, error, "loss", m, how, **_EXACT)
     with optional("the gradient noise scale"):
-        some = study.take(_rows(study, m))
-        noise = gradient_noise(study.model, *some, memory=study.room // 4, **knobs)
+        noise = gradient_noise(study.model, x, y, memory=study.room // 4, **knobs)
         how, span = "trace of the gradients' covariance over the squared gradient", noise[1:3]
         yield Measurement(
             "gradient_noise_scale", noise.scale, span, "examples", noise.examples, how
@@ -104,7 +103,8 @@ def _examples(study: Study, clock: Clock) -> int | None:
             operators[m] = hessian(study.model, *study.take(m), **knobs)
         _ = operators[m] @ torch.ones(operators[m].shape[1]).to(study.device, study.dtype)
 
-    return clock.affordable(product, _FIRST, min(most, _LAST), times=_PRODUCTS)
+    last = min(most, study.planned(_LAST))
+    return clock.affordable(product, _FIRST, last, times=_PRODUCTS + math.prod(_density(study)))
 
 
 def _first_order(study: Study, x: Any, y: Any, m: int | None, knobs: Any) -> Iterator[Item]:
@@ -124,9 +124,11 @@ def _held(study: Study) -> int:
     return max(int(study.room / max(size, 1)), 6)
 
 
-def _rows(study: Study, m: int | None) -> int | None:
-    """How many examples' gradients there is room for."""
-    return None if m is None else min(m, max(_held(study) // 4, _FIRST))
+def _density(study: Study) -> tuple[int, int]:
+    """Probes of the density, and the steps of each: as many vectors as there is room for."""
+    held, most = _held(study), sum(p.numel() for p in study.trained)
+    probes = max(min(_PROBES, held // _STEPS), min(2, most))
+    return probes, min(_STEPS, most, max((held - 2) // probes, 4))
 
 
 def _largest(study: Study, clock: Clock, H: LinearOperator) -> Iterator[Eigenpairs]:
@@ -190,9 +192,7 @@ def _whole_spectrum(
         how = f"of the Hessian, {how}"
         yield Measurement("trace", total.value, error, "loss", m, how, **_EXACT)
     clock.check()
-    held, most = _held(study), H.shape[0]
-    probes = max(min(_PROBES, held // _STEPS), min(2, most))
-    steps = min(_STEPS, most, max((held - 2) // probes, 4))
+    probes, steps = _density(study)
     density = spectral_density(H, probes=probes, steps=steps, symmetry_tol=math.inf,
                                generator=study.generator("density"))  # fmt: skip
     edge = density.resolution or 1e-6 * float(density.nodes.abs().max())

@@ -38,26 +38,12 @@ _ENTRIES = 2**26  # of outputs that are moved at a time, half a gibibyte in doub
 
 
 def geometry(study: Study, clock: Clock) -> Iterator[Item]:
-    """Linear pieces, then symmetries."""
-    known, errors = Pieces(), dict[str, Measurement]()
-    x = real_tensor(study.take()[0]) if study.n is not None else None
-    part = clock.spend(0.6)
-    for item in () if x is None else pieces(study, x, part):
-        if isinstance(item, Pieces):
-            known = item
-            if known.regions is not None or known.segment is not None:
-                yield Drawing(lambda known=known: _drawn(known, None))
-        else:
-            yield item
-        yield Sentence(_sentence(known, errors))
+    """Symmetries, which a few passes show, then linear pieces."""
+    errors, orbits, cuts = dict[str, Measurement](), dict[str, EquivarianceError](), list[str]()
     moving = applicable(study, study.take(2)[0], _few_outputs(study))
-    if not (moving or part.cut) and known.between is None and known.regions is None:
-        why = known.why_not or "inputs are not one tensor of numbers"
-        raise NotApplicable(f"because {why}, and no symmetry is known of such inputs")
-    orbits: dict[str, EquivarianceError] = {}
-    cuts = [part.cut]
+    part = clock.spend(0.4)
     for i, symmetry in enumerate(moving):
-        own = clock.spend(1 / (len(moving) - i))
+        own = part.spend(1 / (len(moving) - i))
         for m in own.portions(_FEW, _most(study)):
             for item in _moved(study, symmetry, m):
                 if isinstance(item, EquivarianceError):
@@ -66,12 +52,25 @@ def geometry(study: Study, clock: Clock) -> Iterator[Item]:
                     errors[item.name] = item
                     yield item
         cuts.append(own.cut)
-        yield Sentence(_sentence(known, errors))
-    clock.cut = ", ".join(dict.fromkeys(filter(None, cuts)))
+        yield Sentence(_sentence(Pieces(), errors))
     few = [found for found in orbits.values() if len(found.elements) <= _SHOWN]
     worst = max(few or orbits.values(), key=lambda found: found.error, default=None)
     if worst is not None:
-        yield Drawing(lambda: _drawn(known, worst))
+        yield Drawing(lambda: _drawn(Pieces(), worst))
+    x = real_tensor(study.take()[0]) if study.n is not None else None
+    known, own = Pieces(), clock.spend(1.0)
+    for item in () if x is None else pieces(study, x, own):
+        if isinstance(item, Pieces):
+            known = item
+            if known.regions is not None or known.segment is not None:
+                yield Drawing(lambda known=known: _drawn(known, worst))
+        else:
+            yield item
+        yield Sentence(_sentence(known, errors))
+    if not (moving or own.cut) and known.between is None and known.regions is None:
+        why = known.why_not or "inputs are not one tensor of numbers"
+        raise NotApplicable(f"because {why}, and no symmetry is known of such inputs")
+    clock.cut = ", ".join(dict.fromkeys(filter(None, [own.cut, *cuts])))
 
 
 def _most(study: Study) -> int:
@@ -154,6 +153,7 @@ def _drawn(known: Pieces, worst: EquivarianceError | None) -> "Figure":
     if known.regions is not None:
         draw_regions(known.regions, axes[0], points=known.points)
         axes[0].set_title(f"{len(known.regions.maps):,} linear pieces between three examples")
+        axes[0].locator_params(nbins=4)  # small parts of the plane have long numbers
     elif known.segment is not None:
         _draw_segment(known.segment, axes[0])
     if both and worst is not None:
