@@ -65,6 +65,7 @@ class KrylovBasis:
         start: Tensor | None = None,
     ):
         self.op, self.size, self.generator = op, size, generator
+        self.random = start is None  # so that it holds some of every eigenvector
         self._image: Tensor | None = None
         self.applications = 0
         if symmetry_tol == math.inf:

@@ -4,14 +4,17 @@ A basis that is full shrinks to its best Ritz vectors (thick restart). A Krylov 
 eigenvector for each eigenvalue; the others are orthogonal to all of it. Further copies are
 therefore searched for from a second random unit vector $w$ in its complement, with the projection
 $P$ onto that. Let $\mu_i$ be the Ritz values of the search, those dropped by restarts included, and
-$u$ a unit eigenvector for the eigenvalue $\lambda$ that is still hidden. The next basis vector is
+$u$ a unit eigenvector for an eigenvalue $\lambda$ that is still hidden. The next basis vector is
 $\prod_i (P A P - \mu_i) w / \prod_j \beta_j$, and its component along $u$
 
 $$\frac{\prod_i |\lambda - \mu_i|}{\prod_j \beta_j}\, |u^H w| \le 1 .$$
 
 The search ends when for each $\lambda$ found so far this bounds $|u^H w|$ by $10^{-4} / \sqrt n$,
-which has a probability of about $10^{-4}$. The small eigenvalue problems are solved after every
-thirtieth of the products so far, which is as many products as may be made in vain.
+which has a probability of about $10^{-4}$. Before it, where $P = I$, small residuals do not tell
+whether there is an eigenvalue further out: the hunt goes on until that bounds $|u^H w|$ by
+$10^{-2} / \sqrt n$ for a $\lambda$ beyond all $\mu_i$ by $\max(4 \epsilon, 10^{-3}) \max |\mu_i|$,
+with the tolerance $\epsilon$. The small eigenvalue problems are solved after every thirtieth of the
+products so far, which is as many products as may be made in vain.
 """
 
 import math
@@ -29,6 +32,7 @@ __all__ = ["Pairs", "extreme_pairs", "in_space", "rank"]
 
 Over = Callable[[int], bool]
 _LUCK = 1e-4
+_START, _BEYOND = 1e-2, 1e-3  # of what is further out by so much, as a share of the largest
 
 
 class Pairs(NamedTuple):
@@ -67,9 +71,10 @@ def extreme_pairs(
     # Vectors that were locked and are so no longer leave out their residuals: make room for that.
     sharp = tol / (2 * k**0.5) if degenerate and k > 1 else tol
     room = size - max(2, (size - k) // 2) if degenerate else k
-    left_out = 0.0
+    left_out, known = 0.0, not basis.random
     while True:
-        theta, residuals, scale = _hunt(basis, k, room, which, sharp, over)
+        theta, residuals, scale = _hunt(basis, k, room, which, sharp, over, known=known)
+        known = True  # what is further out, or the search will tell
         bounds, left_out = residuals + left_out, left_out + float(residuals.norm())
         outcome = _search(basis, theta, which, tol * scale, over) if degenerate else "none"
         if outcome != "more":
@@ -88,10 +93,13 @@ def in_space(op: LinearOperator, X: Tensor, which: str, outcome: str) -> Pairs:
 
 
 def _hunt(
-    basis: KrylovBasis, k: int, room: int, which: str, tol: float, over: Over
+    basis: KrylovBasis, k: int, room: int, which: str, tol: float, over: Over, *, known: bool
 ) -> tuple[Tensor, Tensor, float]:
-    """Grow and shrink until the best k Ritz pairs have converged, put these first, keep `room`."""
-    keep = k + (basis.size - k) // 3
+    """Grow and shrink until the best k Ritz pairs have converged, put these first, keep `room`.
+
+    Unless it is `known` what is further out, nothing is likely to be.
+    """
+    keep, dropped = k + (basis.size - k) // 3, list[Tensor]()
     while True:
         basis.grow()
         full, spent = basis.j == basis.size, over(basis.applications)
@@ -100,12 +108,29 @@ def _hunt(
         theta, Y, residuals = basis.ritz()
         order = rank(theta, which).argsort(descending=True)
         best, scale = order[:k], float(theta.abs().max())
-        if spent or bool((residuals[best] <= tol * scale).all()):
+        settled = bool((residuals[best] <= tol * scale).all())
+        if settled and not known:
+            settled = _nothing_beyond(basis, torch.cat([theta, *dropped]), which, tol)
+        if spent or settled:
             few = order[:room]
             basis.shrink(theta[few], Y[:, few])
             return theta[best], residuals[best], scale
         if full:
+            dropped.append(theta[order[keep:]])
             basis.shrink(theta[order[:keep]], Y[:, order[:keep]])
+
+
+def _nothing_beyond(basis: KrylovBasis, mu: Tensor, which: str, tol: float) -> bool:
+    """Whether an eigenvalue well beyond all Ritz values would most likely have been seen."""
+    if 0.0 in basis.betas:  # the space is invariant
+        return True
+    mu = mu.double()
+    outermost = float(rank(mu, which).max())
+    end = outermost + max(4 * tol, _BEYOND) * float(mu.abs().max())
+    signs = {"largest": (1,), "smallest": (-1,), "magnitude": (1, -1)}[which]
+    growth = min(float((sign * end - mu).abs().log().sum()) for sign in signs)
+    betas = sum(map(math.log, basis.betas))
+    return growth - betas >= math.log(basis.V.shape[1] ** 0.5 / _START)
 
 
 def _search(basis: KrylovBasis, theta: Tensor, which: str, slack: float, over: Over) -> str:
