@@ -116,6 +116,31 @@ def test_values_and_gradients_are_those_of_the_dense_jacobian(name):
     assert not list(changes(before, snapshot(model)))
 
 
+class Words(nn.Module):
+    """Padding, which embeddings hold fast, in rows of a table that the head shares and moves."""
+
+    def __init__(self, padding: int):
+        super().__init__()
+        self.words, self.head = nn.Embedding(5, 3, padding_idx=padding), nn.Linear(3, 5, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.words(ids).tanh().mean(1))
+
+
+@pytest.mark.parametrize("padding", [0, -1])
+def test_padding_is_held_fast(padding):
+    torch.manual_seed(1)
+    model, ids = Words(padding).double(), torch.tensor([[0, 1, 4], [3, 0, 0], [2, 4, 4]])
+    nn.init.normal_(model.words.weight)  # else padding is zero
+    h = LinearizedNetwork(model)
+    beta = displaced(h)
+    torch.testing.assert_close(h(ids).detach(), dense(model, beta, ids))
+    found, plain = h(ids), copy.deepcopy(model)
+    (g,) = torch.autograd.grad(found.sum(), list(h.parameters()))
+    torch.testing.assert_close(g, torch.autograd.grad(plain(ids).sum(), plain.words.weight)[0])
+
+
 def test_order_is_that_of_theta():
     model = made("tied")
     h = LinearizedNetwork(model)

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from vademecum.gradients import functional
 from vademecum.models import (
@@ -128,12 +130,31 @@ class LinearizedNetwork(nn.Module):
             tensors[name] = tensors[name].clone()
         used = {place: tensors[name] for place, name in self._places.items()}
         args, kwargs = map_tensors((args, kwargs), Tensor.clone)  # some layers work in place
-        found = call_with(self._held.model, used, args, kwargs, also=self._held.aliases)
+        with _PaddingStays():
+            found = call_with(self._held.model, used, args, kwargs, also=self._held.aliases)
         return differentiable_output(chosen_output(found, self._output), graph=False)
 
     def __repr__(self) -> str:
         size = sum(p.numel() for p in self.parameters())
         return f"LinearizedNetwork({type(self._held.model).__name__}, {size} parameters)"
+
+
+class _PaddingStays(TorchFunctionMode):
+    """A context in which padding of embeddings is constant forwards, as it is backwards."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        z = func(*args, **kwargs)
+        if func is not F.embedding:
+            return z
+        given = dict(zip(("input", "weight", "padding_idx"), args, strict=False)) | kwargs
+        padding = given.get("padding_idx")
+        if padding is None:
+            return z
+        padded = given["input"] == padding % len(given["weight"])
+        return torch.where(padded[..., None], z.detach(), z)
 
 
 class _Held:
