@@ -199,7 +199,59 @@ def test_only_what_trains_counts_for_the_drift_on_demand():
     assert found != pytest.approx(ntk_drift(other, X, model).relative, rel=1e-3)
 
 
+class Product(torch.autograd.Function):
+    """A product whose backward pass is differentiated in one factor alone."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx: Any, *g: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = ctx.saved_tensors
+        return g[0] * b.detach(), g[0] * a
+
+
+class PartlySingle(nn.Module):
+    """Mean squares in single precision whatever comes in, as T5 and Llama compute them."""
+
+    def __init__(self, *, broken: bool = False):
+        super().__init__()
+        self.first, self.second, self.broken = nn.Linear(4, 6), nn.Linear(6, 3), broken
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x).tanh()
+        root = torch.rsqrt(h.float().pow(2).mean(-1, keepdim=True) + 1e-6).to(h.dtype)
+        h = Product.apply(h, root) if self.broken else h * root
+        return self.second(h)
+
+
+def test_models_that_compute_a_part_in_single_precision():
+    for seed in range(10):
+        torch.manual_seed(seed)
+        model = PartlySingle().double()
+        h, _ = dense(model, X)
+        found = lazy_ratio(model, X)
+        torch.testing.assert_close(found.hessian_norm, h, rtol=2e-3, atol=0)  # tol, either side
+
+
+def test_second_derivatives_that_are_not_symmetric():
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match="op must be symmetric"):
+        lazy_ratio(PartlySingle(broken=True).double(), X)
+
+
+class OnEdges(nn.Linear):
+    """Nodes of one graph, which are no examples, since each hears of others."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input[torch.tensor([1, 2, 3, 4, 0])])
+
+
 BAD = [
+    (lambda: lazy_ratio(OnEdges(4, 3).double(), X),
+     "must take one example at a time: index 1 is out of bounds"),
     (lambda: lazy_ratio(nn.ReLU(), X), "model must have parameters to differentiate, got none"),
     (lambda: lazy_ratio(net().half(), X.half()), "in single or double precision, got torch"),
     (lambda: lazy_ratio(net(), X, tol=0.0), "tol must be > 0, got 0"),

@@ -11,10 +11,10 @@ from operator import itemgetter
 from typing import Any
 
 from vademecum.gradients._footprints import Footprint, dtypes_of, footprint, moves
-from vademecum.gradients._independent_rows import FAILURES, Plan, copies_fail, doubted, is_apart
+from vademecum.gradients._independent_rows import Plan, copies_fail, doubted, is_apart
 from vademecum.gradients._recorded_pass import Pass, covered, run
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Moves, differentiable_output, map_tensors, out_of_memory
+from vademecum.models import FAILURES, Moves, differentiable_output, map_tensors, out_of_memory
 
 __all__ = ["record"]
 

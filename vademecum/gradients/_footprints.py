@@ -4,23 +4,20 @@ Two passes with an example in different company must agree, in the row of that e
 outputs and in the inputs of all layers, up to rounding.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vademecum.gradients._layer_calls import Layer
 from vademecum.gradients._layer_rules import COPY
 from vademecum.gradients._recorded_pass import Pass, rows_of, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import Entangled, Moves, map_tensors, rows_are_separate, tensor_places
-from vademecum.randomness import global_state
 
 __all__ = [
-    "Footprint", "draws_of", "dtypes_of", "footprint", "insist_on_separate_rows", "moves",
-    "run_inputs", "state_of", "weighed",
+    "Footprint", "dtypes_of", "footprint", "insist_on_separate_rows", "moves", "run_inputs",
+    "state_of", "weighed",
 ]  # fmt: skip
 
 _PLAIN = frozenset({bool, int, float, str})
@@ -85,21 +82,6 @@ def moves(f: Functional, one: Footprint, here: Any, other: Footprint, there: Any
     inputs = zip(one.inputs, other.inputs, strict=True)
     pairs = [(a[here], b[there]) for a, b in inputs if a.shape[1:] == b.shape[1:] and len(a)]
     return Moves(pairs, dtypes_of(f))
-
-
-@contextmanager
-def draws_of(model: nn.Module) -> Iterator[list[bool]]:
-    """Whether each call of a model in this context draws from torch's global generators."""
-    starts, found = list[Any](), list[bool]()
-    hooks = (
-        model.register_forward_pre_hook(lambda *_: starts.append(global_state())),
-        model.register_forward_hook(lambda *_: found.append(starts.pop() != global_state())),
-    )
-    try:
-        yield found
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def weighed(

@@ -17,6 +17,7 @@ its pass of three without a graph.
 
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from numbers import Number
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -27,7 +28,6 @@ from torch import Tensor, nn
 
 from vademecum.gradients._footprints import (
     Footprint,
-    draws_of,
     dtypes_of,
     footprint,
     insist_on_separate_rows,
@@ -36,11 +36,13 @@ from vademecum.gradients._footprints import (
     state_of,
     weighed,
 )
+from vademecum.gradients._idle_draws import draws_of, uses_draws
 from vademecum.gradients._layer_calls import Layer
 from vademecum.gradients._layer_rules import COPY, EMBEDDING
 from vademecum.gradients._recorded_pass import Pass, copied, covered, layers_of, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
+    FAILURES,
     Entangled,
     count_examples,
     differentiable_output,
@@ -53,7 +55,6 @@ from vademecum.models import (
 )
 
 __all__ = [
-    "FAILURES",
     "Plan",
     "copies_fail",
     "doubted",
@@ -67,8 +68,6 @@ _PORTION = {"cpu": 2**24}  # bytes for going back, beyond which larger portions 
 _MANY = 32  # examples at a time, up to which they pay for large ones, too
 _APART: WeakKeyDictionary[nn.Module, set[int]] = WeakKeyDictionary()  # graphs that keep rows apart
 _STUDIED: "WeakKeyDictionary[nn.Module, dict[Any, Plan]]" = WeakKeyDictionary()
-FAILURES = (RuntimeError, IndexError, AssertionError, ValueError)
-"""What models raise that do not take what they are given."""
 _KINDS = 64  # of inputs and graphs that are remembered for a model
 
 
@@ -234,9 +233,10 @@ def _studied(
     f: Functional, layers: list[Layer], x: Any, rows: list[int], wrt: str, *, shared: bool
 ) -> Plan:
     state = state_of(f)
+    weigh = partial(weighed, f, layers, x, wrt, shared=shared)
     with draws_of(f.model) as chance:
-        done, saved = weighed(f, layers, x, wrt, shared=shared)
-    if any(chance):  # outputs that it moves may agree, by chance
+        done, saved = weigh()
+    if any(chance) and uses_draws(f.model, weigh):  # outputs that these move may agree, by chance
         raise Entangled(
             "model must treat examples independently in evaluation mode, but it draws random"
             " numbers, so that chance may move its outputs"

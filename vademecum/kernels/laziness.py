@@ -23,12 +23,15 @@ from torch import Tensor, nn
 
 from vademecum.arguments import number, whole
 from vademecum.foundations import LinearOperator, eigsh
-from vademecum.gradients import functional
+from vademecum.gradients.network_function import Functional, functional
 from vademecum.models import (
+    FAILURES,
+    Entangled,
     Output,
     count_examples,
     differentiable_output,
     map_tensors,
+    out_of_memory,
     refuse_batch_statistics,
     twice_differentiable,
 )
@@ -106,7 +109,8 @@ def lazy_ratio(
 
     Raises:
         ValueError: If there are no parameters, or an output does not depend on them, or batch
-            normalisation has no running statistics.
+            normalisation has no running statistics, or the model fails for an example alone, or
+            second derivatives are not symmetric within `tol`.
         RuntimeError: If the model recomputes activations (`torch.utils.checkpoint`).
 
     References:
@@ -130,12 +134,15 @@ def lazy_ratio(
         held = min(held, whole("memory", memory, low=(_LEAST + 2) * width) // width - 2)
     refuse_batch_statistics(f.model)
     n, rows, applications, shape = count_examples(x), [], 0, torch.Size()
-    options = {"subspace": held, "tol": tol, "max_iter": max_iter, "generator": generator}
+    options: dict[str, Any] = {
+        "subspace": held, "tol": tol, "max_iter": max_iter, "generator": generator,
+    }  # fmt: skip
+    if f.dtype == torch.float64:  # of which some models compute a part in single precision
+        options["symmetry_tol"] = max(tol, torch.finfo(f.dtype).eps ** 0.5)
     with given_back(generator), ticking("examples", n, progress=progress) as tick:
         for i in range(n):
             theta = f.theta.clone().requires_grad_()
-            with twice_differentiable():
-                z = differentiable_output(f(theta, map_tensors(x, itemgetter(slice(i, i + 1)))), 1)
+            z = differentiable_output(_alone(f, theta, x, i), 1)
             shape = z.shape[1:]
             for entry in z.flatten():
                 rows.append(_norms(theta, entry, options))
@@ -146,6 +153,20 @@ def lazy_ratio(
     ratio = torch.where(h > 0, h / g.square(), torch.zeros_like(h))
     done = torch.tensor(converged, device=h.device).view(n, *shape)
     return LazyRatio(ratio, h, g, applications, done)
+
+
+def _alone(f: Functional, theta: Tensor, x: Any, i: int) -> Any:
+    """What the network gives for one example by itself."""
+    try:
+        with twice_differentiable():
+            return f(theta, map_tensors(x, itemgetter(slice(i, i + 1))))
+    except FAILURES as error:
+        if out_of_memory(error):
+            raise
+        with torch.no_grad():
+            f(f.theta, x)  # which may fail as well, and for a better reason
+        reason = str(error).partition("\n")[0]
+        raise Entangled(f"model must take one example at a time: {reason}") from error
 
 
 def _norms(

@@ -6,6 +6,7 @@ from vademecum.models._modules import Modules, named_modules
 from vademecum.models._recording import following
 from vademecum.models.example_losses import cotangents, example_loss, summed, targets_of
 from vademecum.models.failures import (
+    FAILURES,
     SlowPathWarning,
     cannot_be_mapped,
     out_of_memory,
@@ -82,5 +83,5 @@ __all__ = [
     # many equal steps, many equal networks
     "Replay", "StackedMembers",
     # failures
-    "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
+    "FAILURES", "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path",
 ]  # fmt: skip

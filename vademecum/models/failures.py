@@ -8,7 +8,10 @@ import warnings
 
 import torch
 
-__all__ = ["SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path"]
+__all__ = ["FAILURES", "SlowPathWarning", "cannot_be_mapped", "out_of_memory", "warn_of_slow_path"]
+
+FAILURES = (RuntimeError, IndexError, AssertionError, ValueError)
+"""What models raise that do not take what they are given."""
 
 
 class SlowPathWarning(UserWarning):

@@ -1,0 +1,89 @@
+"""Random numbers that a model draws in evaluation mode, and whether anything comes of them.
+
+Numbers that move outputs may leave them alike by chance, so that no comparison of passes tells. But
+some code draws first and looks afterwards whether the model is in training at all. Such draws are
+idle: fresh tensors that no function of torch is given afterwards and that nothing keeps. All else
+counts as used: what is drawn in place, or by code that goes around torch's functions.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import ref
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from vademecum.models import named_tensors
+from vademecum.randomness import global_state
+
+__all__ = ["draws_of", "uses_draws"]
+
+
+@contextmanager
+def draws_of(model: nn.Module) -> Iterator[list[bool]]:
+    """Whether each call of a model in this context draws from torch's global generators."""
+    starts, found = list[Any](), list[bool]()
+    hooks = (
+        model.register_forward_pre_hook(lambda *_: starts.append(global_state())),
+        model.register_forward_hook(lambda *_: found.append(starts.pop() != global_state())),
+    )
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def uses_draws(model: nn.Module, run: Callable[[], Any]) -> bool:
+    """Whether anything comes of what a model draws, in a pass that `run` makes."""
+    watch = _Watch()
+    hooks = (
+        model.register_forward_pre_hook(lambda *_: watch.begin()),
+        model.register_forward_hook(lambda *call: watch.end(call[-1])),
+    )
+    try:
+        with watch:
+            run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return watch.used or any(t() is not None for t in watch.drawn)
+
+
+class _Watch(TorchFunctionMode):
+    """Sees each function of torch while a model runs: what it draws, and who takes that."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.drawn = False, list[ref[Tensor]]()
+        self._state: Any = None  # of the generators after what was seen last; None: no model runs
+
+    def begin(self) -> None:
+        self.used |= self._state is not None  # a model that calls itself
+        self._state = global_state()
+
+    def end(self, result: Any) -> None:
+        self.used |= self._state != global_state() or self._takes(result)
+        self._state = None
+
+    def _takes(self, given: Any) -> bool:
+        known = [t() for t in self.drawn]
+        return any(t is each for _, t in named_tensors(given) for each in known)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self._state is None:
+            return func(*args, **kwargs)
+        self.used |= self._state != global_state() or self._takes((args, kwargs))
+        result = func(*args, **kwargs)
+        state = global_state()
+        if state != self._state:
+            ids = {id(t) for _, t in named_tensors((args, kwargs))}
+            fresh = [t for _, t in named_tensors(result)]
+            self.used |= not fresh or any(id(t) in ids for t in fresh)
+            self.drawn += map(ref, fresh)
+        self._state = state
+        return result
