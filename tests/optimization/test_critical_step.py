@@ -48,6 +48,21 @@ def test_critical_step_of_a_network(unit):
     assert all(gain(found.value * share) < 0 for share in torch.linspace(0.01, 0.99, 50).tolist())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("chance", range(5))
+def test_critical_step_in_half_precision(chance, dtype):
+    """The loss, and so its zero, is known up to the rounding of a few sums on the way."""
+    torch.manual_seed(chance)
+    net = mlp([3, 8, 3], nn.Tanh).to(dtype)
+    found = critical_step(net, X.to(dtype), Y)
+    net.double()
+    wanted, f, d = critical_step(net, X, Y, tol=1e-6), functional(net), -gradient(net, X, Y)
+    eta = torch.tensor(wanted.value, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(F.cross_entropy(f(f.theta + eta * d, X), Y), eta)
+    rounding = 8 * torch.finfo(dtype).eps * (1 + wanted.loss)
+    assert abs(found.value - wanted.value) < 1e-3 * wanted.value + rounding / float(slope)
+
+
 def test_a_loader_and_forward_passes_alone():
     net, calls = mlp([3, 5, 3], nn.Tanh).double(), []
     d = -gradient(net, X, Y)

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -37,7 +38,7 @@ from vademecum.results import one_line
 
 __all__ = ["CriticalStep", "critical_step"]
 
-_FIRST = 1e-3  # of the length of theta: the first step, where none is given
+_FIRST = 1e-3  # of the length of theta, or the root of its rounding: the first step by default
 _FARTHER = 8.0  # times as far at most, from one step of the search to the next
 _LEAST = 1e-9  # of the first step: if the loss is not lower there, it is nowhere on the way
 
@@ -95,7 +96,7 @@ def critical_step(
         loss: A function of outputs and targets with one number for all; by default the
             cross-entropy for integer targets and the mean squared error for others.
         start: The first step to try, such as one found a while ago; by default one that moves the
-            parameters by a thousandth of their length.
+            parameters by a thousandth of their length, in half precision by some hundredths.
         tol: The relative error allowed.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`. Each is a pass.
         frozen: Whether parameters that require no gradient count, too.
@@ -121,7 +122,8 @@ def critical_step(
     size, theta = float(lengths(d)), float(lengths(f.theta))
     if not size:
         raise ValueError(f"direction must not be zero, got {f.size} zeros")
-    first = _FIRST * (theta or 1.0) / size if start is None else start
+    share = max(_FIRST, torch.finfo(f.dtype).eps ** 0.5)  # or rounding hides what it wins
+    first = share * (theta or 1.0) / size if start is None else start
     search = _Search(lambda eta: loss_without_graph(f, f.theta + eta * d, x, y, loss), max_iter)
     value = search.zero(number("start", first, above=0), tol)
     if not search.converged:
