@@ -52,7 +52,8 @@ def _ratio(s: Subject, o: Oracle) -> Iterator[str]:
         z = s.read(result)
         return z.flatten(1)[:, :1] if z.ndim > 1 else z
 
-    found = lazy_ratio(s.model, one_of(s.x, 0), output=first, tol=TOL, generator=_seeded())
+    x = one_of(s.x, 0) if o.case.separate else s.x  # the nodes of a graph cannot be told apart
+    found = lazy_ratio(s.model, x, output=first, tol=TOL, generator=_seeded())
     if not o.case.separate or o.case.differences:
         return
     with sdpa_kernel(SDPBackend.MATH):

@@ -1,8 +1,9 @@
 r"""The instruments of `regularization` on scales and units, against scaled twins and outputs.
 
 What is said to be scale invariant is multiplied by 3/2 in the twin, with batch normalisation as in
-training and next to no $\delta$: the loss must stay. A network with other units must give the same
-outputs.
+training and next to no $\delta$: the loss must stay. Units that clip, such as ReLU6, are invariant
+until they do; so a factor close to 1 decides where the loss has moved, with as much less allowed.
+A network with other units must give the same outputs.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,15 +49,22 @@ def _invariance(s: Subject, o: Oracle) -> Iterator[str]:
     before = _loss(o)
     said = [row for row in found.tensors if row.invariant in ("units", "tensor", "no gradient")]
     for row in said[:: max(len(said) // 5, 1)]:
-        p = places[row.name]
-        own = p.detach().clone()
+        factors = (1.5, 1 + 2**-10) if o.case.coarse == torch.float64 else (1.5,)
+        moves = [_scaled_loss(o, places[row.name], factor) - before for factor in factors]
+        allowed = 1e-3 * abs(before) + 1e-6
+        if not any(abs(m) <= 2 * (c - 1) * allowed for c, m in zip(factors, moves, strict=True)):
+            yield f"{row.name} times {factors} changes the loss of {before:.6g} by {moves}"
+
+
+def _scaled_loss(o: Oracle, p: nn.Parameter, factor: float) -> float:
+    own = p.detach().clone()
+    try:
         with torch.no_grad():
-            p.mul_(1.5)
-        after = _loss(o)
+            p.mul_(factor)
+        return _loss(o)
+    finally:
         with torch.no_grad():
             p.copy_(own)
-        if not abs(after - before) <= 1e-3 * abs(before) + 1e-6:
-            yield f"{row.name} times 3/2 changes the loss from {before:.6g} to {after:.6g}"
 
 
 def _changed(change: Callable[..., Any]) -> Check:
