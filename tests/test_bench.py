@@ -73,9 +73,17 @@ def test_the_ratio_is_the_median_over_turns_against_the_fastest_peer(monkeypatch
     assert result.ours_s == 8.0
 
 
-def test_peak_memory_sees_what_a_call_allocates():
+@pytest.mark.parametrize("size", [50_000_000, 10_000])
+def test_peak_memory_sees_what_a_call_allocates(size):
+    """Also where it takes what others have freed in small pieces, which stays with the process."""
     # The counter belongs to the process, so the call gets one in which nothing else happens.
-    code = "from bench.harness import _peak_megabytes as p; print(p(lambda: b'x' * 50_000_000))"
+    code = f"""
+from bench.harness import _peak_megabytes
+fill = lambda: [b"x" * {size} for _ in range({50_000_000 // size})]
+freed, last = fill(), b"x" * {size}
+del freed
+print(_peak_megabytes(fill))
+"""
     answer = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
