@@ -126,31 +126,6 @@ def test_a_good_start_saves_products(symmetry_tol):
     assert warm.applications == (1 if symmetry_tol else 2) < cold.applications - 3
 
 
-@pytest.mark.parametrize("which", WHICH)
-@pytest.mark.parametrize("restarts", [False, True])
-def test_small_residuals_do_not_hide_the_outermost(which, restarts):
-    """The second of two eigenvalues that are close to each other may converge before the first.
-
-    At the start the first may be hidden with a probability of 1 % at most: 2 of 200, and five
-    standard errors more are 9.
-    """
-    e = 0.01 * torch.randn(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    e[:2] = torch.tensor([1, 0.995])
-    if restarts:  # which drop Ritz values
-        e[2:10] = torch.linspace(-0.9, 0.9, 8)
-    e *= -1 if which == "smallest" else 1
-    op = LinearOperator(
-        (100, 100), lambda V: e[:, None] * V, lambda V: e[:, None] * V, dtype=e.dtype
-    )
-    missed = 0
-    for chance in range(200):
-        found = eigsh(op, 1, which=which, tol=1e-3, subspace=6 if restarts else None,
-                      generator=torch.Generator().manual_seed(chance))  # fmt: skip
-        assert found.converged
-        missed += abs(float(found.values) - float(e[0])) > 4e-3
-    assert missed <= 9
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 26])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_small_matrices_and_all_eigenvalues(n, dtype):
@@ -212,7 +187,7 @@ def test_graphs_are_not_kept():
 
 def test_no_convergence_is_told():
     A = planted(torch.cat([torch.tensor([9.0, 5.0]), torch.rand(400)]).double())
-    with pytest.warns(ConvergenceWarning, match="and further copies may be hidden"):
+    with pytest.warns(ConvergenceWarning, match="and others, or copies, may be hidden"):
         assert not eigsh(A, 2, max_iter=eigsh(A, 2, degenerate=False).applications + 2)[-1]
     A = planted(torch.linspace(0, 1, 400).double())
     with pytest.warns(ConvergenceWarning, match=r"max_iter=40 reached with residual norms"):

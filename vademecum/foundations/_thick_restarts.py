@@ -11,10 +11,12 @@ $$\frac{\prod_i |\lambda - \mu_i|}{\prod_j \beta_j}\, |u^H w| \le 1 .$$
 
 The search ends when for each $\lambda$ found so far this bounds $|u^H w|$ by $10^{-4} / \sqrt n$,
 which has a probability of about $10^{-4}$. Before it, where $P = I$, small residuals do not tell
-whether there is an eigenvalue further out: the hunt goes on until that bounds $|u^H w|$ by
-$10^{-2} / \sqrt n$ for a $\lambda$ beyond all $\mu_i$ by $\max(4 \epsilon, 10^{-3}) \max |\mu_i|$,
-with the tolerance $\epsilon$. The small eigenvalue problems are solved after every thirtieth of the
-products so far, which is as many products as may be made in vain.
+whether an eigenvalue was passed over: the hunt goes on until that bounds $|u^H w|$ by $10^{-2} /
+\sqrt n$ for each $\lambda$ further out than the last one found, and not closer to those found, than
+$\max(4 \epsilon, 10^{-3}) \max |\mu_i|$, with the tolerance $\epsilon$. Between two $\mu_i$ the
+logarithm of the product is concave, so that the ends of the intervals of such $\lambda$ decide. The
+small eigenvalue problems are solved after every thirtieth of the products so far, which is as many
+products as may be made in vain.
 """
 
 import math
@@ -32,11 +34,11 @@ __all__ = ["Pairs", "extreme_pairs", "in_space", "rank"]
 
 Over = Callable[[int], bool]
 _LUCK = 1e-4
-_START, _BEYOND = 1e-2, 1e-3  # of what is further out by so much, as a share of the largest
+_START, _APART = 1e-2, 1e-3  # of what is apart by so much, as a share of the largest
 
 
 class Pairs(NamedTuple):
-    """Ritz pairs, the best first, and whether copies are hidden: "none", or that is "unknown"."""
+    """Ritz pairs, the best first, and whether others are hidden: "none", or that is "unknown"."""
 
     values: Tensor
     vectors: Tensor
@@ -73,11 +75,12 @@ def extreme_pairs(
     room = size - max(2, (size - k) // 2) if degenerate else k
     left_out, known = 0.0, not basis.random
     while True:
-        theta, residuals, scale = _hunt(basis, k, room, which, sharp, over, known=known)
-        known = True  # what is further out, or the search will tell
+        theta, residuals, scale, sure = _hunt(basis, k, room, which, sharp, over, known=known)
+        known = True  # what was passed over, or the search will tell
         bounds, left_out = residuals + left_out, left_out + float(residuals.norm())
         outcome = _search(basis, theta, which, tol * scale, over) if degenerate else "none"
         if outcome != "more":
+            outcome = outcome if sure else "unknown"
             return Pairs(theta, basis.V[:k].T.clone(), bounds, outcome), tol * scale
 
 
@@ -94,10 +97,11 @@ def in_space(op: LinearOperator, X: Tensor, which: str, outcome: str) -> Pairs:
 
 def _hunt(
     basis: KrylovBasis, k: int, room: int, which: str, tol: float, over: Over, *, known: bool
-) -> tuple[Tensor, Tensor, float]:
+) -> tuple[Tensor, Tensor, float, bool]:
     """Grow and shrink until the best k Ritz pairs have converged, put these first, keep `room`.
 
-    Unless it is `known` what is further out, nothing is likely to be.
+    Unless it is `known` what was passed over, nothing is likely to be; the last item says whether
+    that can be said of pairs that have converged.
     """
     keep, dropped = k + (basis.size - k) // 3, list[Tensor]()
     while True:
@@ -109,26 +113,28 @@ def _hunt(
         order = rank(theta, which).argsort(descending=True)
         best, scale = order[:k], float(theta.abs().max())
         settled = bool((residuals[best] <= tol * scale).all())
-        if settled and not known:
-            settled = _nothing_beyond(basis, torch.cat([theta, *dropped]), which, tol)
-        if spent or settled:
+        mu = torch.cat([theta, *dropped])
+        sure = known or not settled or _nothing_passed(basis, theta[best], mu, which, tol)
+        if spent or (settled and sure):
             few = order[:room]
             basis.shrink(theta[few], Y[:, few])
-            return theta[best], residuals[best], scale
+            return theta[best], residuals[best], scale, sure
         if full:
             dropped.append(theta[order[keep:]])
             basis.shrink(theta[order[:keep]], Y[:, order[:keep]])
 
 
-def _nothing_beyond(basis: KrylovBasis, mu: Tensor, which: str, tol: float) -> bool:
-    """Whether an eigenvalue well beyond all Ritz values would most likely have been seen."""
+def _nothing_passed(basis: KrylovBasis, found: Tensor, mu: Tensor, which: str, tol: float) -> bool:
+    """Whether other eigenvalues, well apart from those found, would likely have been seen."""
     if 0.0 in basis.betas:  # the space is invariant
         return True
-    mu = mu.double()
-    outermost = float(rank(mu, which).max())
-    end = outermost + max(4 * tol, _BEYOND) * float(mu.abs().max())
-    signs = {"largest": (1,), "smallest": (-1,), "magnitude": (1, -1)}[which]
-    growth = min(float((sign * end - mu).abs().log().sum()) for sign in signs)
+    found, mu = found.double(), mu.double()
+    apart = max(4 * tol, _APART) * mu.abs().max()
+    last = rank(found, which).min() + apart
+    ends = torch.cat([found + apart, found - apart, torch.stack([last, -last])])
+    near = ((ends[:, None] - found).abs() < 0.999 * apart).any(1)  # but for rounding
+    ends = ends[(rank(ends, which) >= last) & ~near]
+    growth = float((ends[:, None] - mu).abs().log().sum(1).min())
     betas = sum(map(math.log, basis.betas))
     return growth - betas >= math.log(basis.V.shape[1] ** 0.5 / _START)
 

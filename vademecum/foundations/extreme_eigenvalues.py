@@ -9,10 +9,10 @@ just beyond the end.
 
 A Krylov space holds one eigenvector for each eigenvalue, so that further copies are searched for in
 its complement; one is overlooked with a probability of about $10^{-4}$. Residuals do not tell
-whether an eigenvalue is the outermost: from a random start, one that is further out by a thousandth
-of the largest $|\theta|$ (or four times the tolerance, if that is more) is overlooked with a
-probability of about $10^{-2}$ at most. Eigenvalues closer to each other than the tolerance are not
-told apart. The claim is `lanczos_residual_bound`.
+whether an eigenvalue was passed over: from a random start, one further out than the last of those
+found, and not closer to these, than a thousandth of the largest $|\theta|$ (or four times the
+tolerance, if that is more) is overlooked with a probability of about $10^{-2}$ at most. Eigenvalues
+closer to each other than the tolerance are not told apart. The claim is `lanczos_residual_bound`.
 """
 
 import math
@@ -53,7 +53,8 @@ class Eigenpairs(NamedTuple):
     applications: int
     """The number of vectors that the operator was applied to."""
     converged: bool
-    """Whether all residuals are below the tolerance and no further copies are hidden."""
+    """Whether all residuals are below the tolerance and no further eigenvalues, or copies of those
+    found, are likely to be hidden."""
 
     __repr__ = one_line
 
@@ -165,7 +166,7 @@ def _warn(found: Pairs, goal: float, limit: int, applications: int) -> None:
     message = f"max_iter={limit} reached with" if reached else "rounding or asymmetry leaves"
     message += f" residual norms of up to {float(found.residuals.max()):.3g}"
     message += f", for a tolerance of {goal:.3g}"
-    message += ", and further copies may be hidden" if found.outcome == "unknown" else ""
+    message += ", and others, or copies, may be hidden" if found.outcome == "unknown" else ""
     message += "; a larger subspace converges faster" if reached else ""
     warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
