@@ -84,17 +84,41 @@ def resampled(h, x):
     return h
 
 
+def unseen(h, x):
+    resampled(h, x)
+    h.sum()
+    return h
+
+
+@torch.jit.script
+def scripted(h: torch.Tensor, mask: torch.Tensor):
+    return h * mask.ge(0).to(h.dtype)
+
+
+def into_slices(h, x):
+    h = h.clone()
+    h[:, torch.randint(1, []) : 1] = 1
+    return h
+
+
 USED = {
     "compared": lambda h, x: h if torch.rand([]) < 1e-9 else 2 * h,
     "as NumPy's": lambda h, x: h * float(torch.rand(1).numpy()[0] > 0),
     "in a list": lambda h, x: h + torch.stack([torch.rand(h.shape[1])]).to(h) * 1e-300,
     "in a function of one's own": lambda h, x: Mask.apply(h, torch.rand(h.shape[1]).sign()),
+    "after an idle one": lambda h, x: (torch.rand([]), h * torch.randint(1, 2, h.shape[1:]))[1],
+    "by name": lambda h, x: torch.mul(h, other=torch.randint(1, 2, h.shape[1:])),
+    "in scripted code": lambda h, x: scripted(h, torch.rand(h.shape[1])),
+    "mapped": lambda h, x: torch.vmap(torch.mul, (1, 0), 1)(h, torch.randint(1, 2, h.shape[1:])),
+    "in a slice": lambda h, x: h[..., : torch.randint(h.shape[1], h.shape[1] + 1, [])],
+    "into slices": into_slices,
     "in place": in_place,
     "written out": written_out,
     "kept": kept,
     "its shape": lambda h, x: h * torch.randn(2).shape[0],
     "seeded": seeded,
     "its generator": resampled,
+    "unseen": unseen,
     "dropped": lambda h, x: F.dropout(h, 1e-9),
 }
 
@@ -106,6 +130,32 @@ def test_draws_that_something_takes(name):
         per_example_gradients(net, x, y, loss=F.cross_entropy)
     assert not net._forward_hooks
     assert not net._forward_pre_hooks
+
+
+class Ends(Batch):
+    def forward(self, x):
+        return resampled(super().forward(x), x)
+
+
+class CallsItself(Batch):
+    def forward(self, x, again=True):
+        if not again:
+            return super().forward(x)
+        return self(x, again=False) * torch.randint(1, 2, [3])
+
+
+@pytest.mark.parametrize("net", [Ends(lambda h, x: h), CallsItself(lambda h, x: h)])
+def test_draws_around_what_is_watched(net):
+    x, y = data()
+    with pytest.raises(ValueError, match="it draws random numbers"):
+        per_example_gradients(net.double(), x, y, loss=F.cross_entropy)
+
+
+def test_draws_of_hooks_that_were_there_before():
+    net, (x, y) = Batch(lambda h, x: h).double(), data()
+    net.register_forward_pre_hook(lambda model, args: (args[0] * torch.rand([]).ge(0),))
+    with pytest.raises(ValueError, match="it draws random numbers"):
+        per_example_gradients(net, x, y, loss=F.cross_entropy)
 
 
 def test_a_result_that_is_drawn():

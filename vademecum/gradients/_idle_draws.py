@@ -2,8 +2,9 @@
 
 Numbers that move outputs may leave them alike by chance, so that no comparison of passes tells. But
 some code draws first and looks afterwards whether the model is in training at all. Such draws are
-idle: fresh tensors that no function of torch is given afterwards and that nothing keeps. All else
-counts as used: what is drawn in place, or by code that goes around torch's functions.
+idle: fresh tensors that no function of torch is given afterwards, nor any of its operations below
+these, as scripted code and slices give them, and that nothing keeps. All else counts as used: what
+is drawn in place, or by code that goes around torch's functions.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from weakref import ref
 
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vademecum.models import named_tensors
 from vademecum.randomness import global_state
@@ -25,7 +27,7 @@ def draws_of(model: nn.Module) -> Iterator[list[bool]]:
     """Whether each call of a model in this context draws from torch's global generators."""
     starts, found = list[Any](), list[bool]()
     hooks = (
-        model.register_forward_pre_hook(lambda *_: starts.append(global_state())),
+        model.register_forward_pre_hook(lambda *_: starts.append(global_state()), prepend=True),
         model.register_forward_hook(lambda *_: found.append(starts.pop() != global_state())),
     )
     try:
@@ -39,11 +41,11 @@ def uses_draws(model: nn.Module, run: Callable[[], Any]) -> bool:
     """Whether anything comes of what a model draws, in a pass that `run` makes."""
     watch = _Watch()
     hooks = (
-        model.register_forward_pre_hook(lambda *_: watch.begin()),
+        model.register_forward_pre_hook(lambda *_: watch.begin(), prepend=True),
         model.register_forward_hook(lambda *call: watch.end(call[-1])),
     )
     try:
-        with watch:
+        with watch, _Below(watch):
             run()
     finally:
         for hook in hooks:
@@ -64,10 +66,10 @@ class _Watch(TorchFunctionMode):
         self._state = global_state()
 
     def end(self, result: Any) -> None:
-        self.used |= self._state != global_state() or self._takes(result)
+        self.used |= self._state != global_state() or self.takes(result)
         self._state = None
 
-    def _takes(self, given: Any) -> bool:
+    def takes(self, given: Any) -> bool:
         known = [t() for t in self.drawn]
         return any(t is each for _, t in named_tensors(given) for each in known)
 
@@ -77,7 +79,7 @@ class _Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         if self._state is None:
             return func(*args, **kwargs)
-        self.used |= self._state != global_state() or self._takes((args, kwargs))
+        self.used |= self._state != global_state() or self.takes((args, kwargs))
         result = func(*args, **kwargs)
         state = global_state()
         if state != self._state:
@@ -87,3 +89,18 @@ class _Watch(TorchFunctionMode):
             self.drawn += map(ref, fresh)
         self._state = state
         return result
+
+
+class _Below(TorchDispatchMode):
+    """Sees what operations are given by code that torch's functions do not show."""
+
+    def __init__(self, watch: _Watch):
+        super().__init__()
+        self._watch = watch
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        self._watch.used |= self._watch.takes((args, kwargs))
+        return func(*args, **kwargs)
