@@ -242,16 +242,7 @@ def test_second_derivatives_that_are_not_symmetric():
         lazy_ratio(PartlySingle(broken=True).double(), X)
 
 
-class OnEdges(nn.Linear):
-    """Nodes of one graph, which are no examples, since each hears of others."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input[torch.tensor([1, 2, 3, 4, 0])])
-
-
 BAD = [
-    (lambda: lazy_ratio(OnEdges(4, 3).double(), X),
-     "must take one example at a time: index 1 is out of bounds"),
     (lambda: lazy_ratio(nn.ReLU(), X), "model must have parameters to differentiate, got none"),
     (lambda: lazy_ratio(net().half(), X.half()), "in single or double precision, got torch"),
     (lambda: lazy_ratio(net(), X, tol=0.0), "tol must be > 0, got 0"),
@@ -277,7 +268,7 @@ def test_bad_input(call, message):
 
 def test_too_few_iterations_give_a_warning():
     with pytest.warns(ConvergenceWarning):
-        found = lazy_ratio(net(60), X[:1], tol=1e-12, max_iter=4)
+        found = lazy_ratio(net(60), X[:1], tol=1e-17, max_iter=4)  # nor is H symmetric to that
     assert not found.converged.all()
     with warnings.catch_warnings(record=True) as seen:
         lazy_ratio(net(60), X[:1])

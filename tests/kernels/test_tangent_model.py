@@ -133,6 +133,7 @@ def test_padding_is_held_fast(padding):
     torch.manual_seed(1)
     model, ids = Words(padding).double(), torch.tensor([[0, 1, 4], [3, 0, 0], [2, 4, 4]])
     nn.init.normal_(model.words.weight)  # else padding is zero
+    model.words.padding_idx = padding  # which the layer has counted from the start
     h = LinearizedNetwork(model)
     beta = displaced(h)
     torch.testing.assert_close(h(ids).detach(), dense(model, beta, ids))

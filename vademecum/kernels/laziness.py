@@ -165,7 +165,7 @@ def _alone(f: Functional, theta: Tensor, x: Any, i: int) -> Any:
             raise
         with torch.no_grad():
             f(f.theta, x)  # which may fail as well, and for a better reason
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0] or type(error).__name__
         raise Entangled(f"model must take one example at a time: {reason}") from error
 
 
