@@ -259,6 +259,7 @@ def test_symmetries_are_measured_where_pieces_take_all_the_time(monkeypatch):
     section = found(padded("zeros"), torch.rand(12, 1, 6, 6), torch.arange(12) % 3)
     assert section.status == "partly"
     assert {"shift_error", "flip_error", "turn_error"} <= {m.name for m in section.measurements}
+    assert "mirror images are missed by" in section.sentence
     assert "<svg" in section.figure
 
 
@@ -268,3 +269,32 @@ def test_what_has_no_pieces_and_no_symmetry():
     assert section.status == "not applicable"
     assert "GELU" in section.reason
     assert section.figure is None
+
+
+def test_symmetries_that_are_cut_short_are_told_of(monkeypatch):
+    now = [0.0]
+
+    def slow(*_):
+        now[0] += 100.0
+        return iter(())
+
+    monkeypatch.setattr(geometry, "_moved", slow)
+    monkeypatch.setattr(geometry, "pieces", lambda *_: ())
+    clock = Clock(1000.0, now=lambda: now[0])
+    list(geometry.geometry(Study(padded("zeros"), torch.rand(12, 1, 6, 6)), clock))
+    assert clock.cut == "8 of 12 examples"  # of a third of 400 s these take most
+
+
+def test_large_outputs_are_moved_for_fewer_examples(monkeypatch):
+    monkeypatch.setattr(geometry, "_ENTRIES", 31)
+    assert geometry._most(Study(nn.Linear(4, 3), torch.rand(12, 4))) == 10
+
+
+def test_pieces_and_symmetries_are_told_and_drawn_together():
+    study = Study(padded("zeros"), torch.rand(12, 1, 6, 6))
+    items: Any = list(geometry.geometry(study, Clock(math.inf)))
+    words = [each.text for each in items if hasattr(each, "text")][-1]
+    figure = [each.draw for each in items if hasattr(each, "draw")][-1]()
+    titles = "; ".join(axes.get_title() for axes in figure.axes)
+    assert all(part in words for part in ("linear piece", "are missed by"))
+    assert all(part in titles for part in ("linear pieces between three", "one example, moved"))

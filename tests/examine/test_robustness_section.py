@@ -155,7 +155,9 @@ def test_what_intervals_prove_needs_no_time(two_layers, monkeypatch):
     monkeypatch.setattr(Clock, "pass_seconds", lambda *_: 1e9)
     section = found(*two_layers, budget=60.0)["robustness"]
     assert section.status == "partly"
-    assert "no certificates by linear bounds, of which one takes about" in section.reason
+    passes = (24 + 24 + 3) / 16  # for each activation one, of which 16 took so long
+    words = f"no certificates by linear bounds, of which one takes about {1e9 * passes:.0f} s"
+    assert words in section.reason
     assert section["certified_accuracy"].n == 60
 
 
@@ -168,6 +170,18 @@ def test_intervals_prove_all_of_a_linear_classifier(linear, monkeypatch):
     radii = (x.double() @ w).abs() / w.abs().sum()
     sure = float((radii > section.radius / 8).double().mean())
     assert section.certified_accuracy == pytest.approx(sure, abs=1 / 60)
+
+
+def test_intervals_know_the_range_of_inputs(monkeypatch):
+    """The margin of the second example falls by three entries: its second is at 0 and stays."""
+    layer, step = nn.Linear(4, 2, bias=False), 1 / 255
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0] * 4, [3.0, 3.0, -3.0, -3.0]]))
+    x = torch.tensor([[1.0, 1, 0, 0], [3.5 * step, 0, 0, 0], [2.5 * step, 0, 0, 0]]).repeat(10, 1)
+    monkeypatch.setattr(robustness, "_LINEAR", 0)
+    section = found(layer, x, torch.ones(30).long())["robustness"]
+    assert section.clean_accuracy == 1
+    assert section.certified_accuracy == pytest.approx(2 / 3)
 
 
 def test_a_large_network_is_attacked_with_fewer_examples(two_layers, monkeypatch):
@@ -194,3 +208,68 @@ def test_all_examples_are_attacked_at_once_where_there_is_time(
     section = found(*two_layers, budget=600.0)["robustness"]
     assert section.measurements[-1].name == "median_radius"  # the dearest part is the last
     assert seen[: len(sizes)] == sizes  # without time for all parts, it runs once more
+
+
+class Told(dict):
+    """What a network gives that tells of its features first."""
+
+    @property
+    def logits(self):
+        return self["logits"]
+
+
+class Telling(nn.Module):
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return Told(features=x.relu(), logits=self.model(x))
+
+
+def test_scores_are_certified_whatever_else_the_network_gives(two_layers):
+    model, x, y = two_layers
+    alone = found(model, x, y)["robustness"]
+    assert alone.certified_accuracy > 0.5
+    assert found(Telling(model), x, y)["robustness"].certified_accuracy == alone.certified_accuracy
+
+
+def test_what_intervals_prove_is_not_denied_where_linear_bounds_refuse(two_layers, monkeypatch):
+    def refuses(*args, **knobs):
+        raise ValueError("memory must be >= 9 bytes")
+
+    monkeypatch.setattr(robustness, "certified_accuracy", refuses)
+    words = found(*two_layers)["robustness"].sentence
+    assert "are proven right within" in words
+    assert "linear bounds prove no more: memory must be >= 9 bytes" in words
+    assert "nothing was proven" not in words
+
+
+def test_margins_over_many_classes_are_bounded_as_there_is_room(two_layers, monkeypatch):
+    """All of them at once would be (n, k, k), or terabytes for 2^18 words."""
+    model, x, y = two_layers
+    seen, real = [], robustness.interval_bounds
+
+    def noted(model, x, *, spec, **knobs):
+        seen.append(tuple(spec.shape))
+        return real(model, x, spec=spec, **knobs)
+
+    monkeypatch.setattr(robustness, "interval_bounds", noted)
+    monkeypatch.setattr(robustness, "_LINEAR", 0)
+    whole = found(model, x, y)["robustness"]["certified_accuracy"].each
+    monkeypatch.setattr(_study.Study, "room", 25 * 8 * 3 * 3 * 4)
+    assert found(model, x, y)["robustness"]["certified_accuracy"].each == whole
+    assert seen == [(60, 3, 3), (25, 3, 3), (25, 3, 3), (10, 3, 3)]
+
+
+def test_what_is_wrong_and_what_is_never_fooled():
+    layer = nn.Linear(5, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(2, 5) * 1e-9)
+        layer.bias.copy_(torch.tensor([1.0, 0.0]))
+    x, y = torch.randn(40, 5), (torch.arange(40) < 10).long()
+    section = found(layer, x, y)["robustness"]
+    for name in ("clean_accuracy", "accuracy", "certified_accuracy"):
+        assert section[name].value == pytest.approx(0.75)
+        assert sum(section[name].each) == 30
+    assert section.median_radius == pytest.approx(255 / 8 * section.radius)  # as far as it looked

@@ -20,12 +20,12 @@ __all__ = ["called", "free_memory", "graph_bytes", "multiply_adds"]
 
 
 def multiply_adds(model: nn.Module, x: Any) -> int:
-    """The multiply-adds of a forward pass, at least 1."""
+    """The multiply-adds of a forward pass."""
     from vademecum.convolution import shape_trace
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlowPathWarning)  # of one pass, which anatomy tells of
-        return max(shape_trace(model, x).multiply_adds, 1)
+        return shape_trace(model, x).multiply_adds
 
 
 def graph_bytes(network: nn.Module, x: Any) -> int:

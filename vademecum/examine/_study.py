@@ -190,7 +190,9 @@ class Study:
     def multiply_adds(self) -> int:
         """What one example takes, at least 1; all of them where they are one whole."""
         if "multiply_adds" not in self._cache:
-            self._cache["multiply_adds"] = multiply_adds(self.model, self.take(1)[0])
+            few = 1 if self.n is None else min(_PROBE, self.n)  # the network may not take only one
+            found = multiply_adds(self.model, self.take(_PROBE)[0])
+            self._cache["multiply_adds"] = max(found // few, 1)
         return self._cache["multiply_adds"]
 
     def planned(self, most: int) -> int:

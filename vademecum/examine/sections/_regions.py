@@ -100,7 +100,7 @@ def pieces(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
 def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
     """Pieces on the way from one example to another."""
     pairs = _pairs(x)
-    parts = 1 if x[0].numel() == 1 else _parts(study, pairs)
+    parts = 1 if x[0].numel() == 1 else _parts(study, pairs, clock)
     pairs = pairs if parts == 1 else _drawn_parts(study, pairs, parts)
     length = float((pairs[0][1] - pairs[0][0]).double().norm())
     start, near, density = clock.left(), 0, 0.0
@@ -118,16 +118,23 @@ def _of_a_piece(study: Study) -> int:
     return 2 * study.multiply_adds
 
 
-def _parts(study: Study, pairs: list[tuple[Tensor, Tensor]]) -> int:
-    """Into how many parts to divide each way, by the pieces near the beginning of the first."""
+def _parts(study: Study, pairs: list[tuple[Tensor, Tensor]], clock: Clock) -> int:
+    """Into how many parts to divide each way, by the pieces near the beginning of the first.
+
+    A part has a piece in any case, so that more parts than a way has pieces save no work; their
+    walls would be so rare that the spread of the counts would not show how far off they may be.
+    """
     a, b = pairs[0]
-    size, pieces = 1, 0.0
-    while size <= _PARTS and pieces < _ENOUGH:
+    size = longer = 1.0
+    while True:
+        size *= longer
         end = a + size / _PARTS * (b - a)
         pieces = len(regions_along(study.network, a, end, memory=study.memory).maps)
-        size *= 8
-    on_all = len(pairs) * pieces * 8 * _PARTS / size
-    return ceil(on_all * _of_a_piece(study) / _WORK)
+        longer = min(8.0, 2 * _ENOUGH / pieces)
+        if pieces >= _ENOUGH or longer * size > _PARTS or clock.left() <= 0:
+            break
+    on_each = pieces * _PARTS / size
+    return ceil(min(len(pairs) * on_each * _of_a_piece(study) / _WORK, on_each))
 
 
 def _drawn_parts(
@@ -258,7 +265,8 @@ def _middle(plane: Plane, scale: float) -> Plane:
 def _in_sight(study: Study, plane: Plane, most: int) -> float:
     """About how many polygons there are, by what the diagonals cross; infinite if far too many."""
     (s0, t0), (s1, t1) = plane.low, plane.high
-    corners = plane.at(torch.tensor([[s0, t0], [s1, t1], [s0, t1], [s1, t0]]).to(plane.u))
+    ends = torch.tensor([[s0, t0], [s1, t1], [s0, t1], [s1, t0]], dtype=torch.float64)
+    corners = plane.at(ends.to(plane.u.device))  # in half precision small parts would be points
     knobs = {"max_regions": 2 * most, "memory": study.memory}  # one diagonal alone says enough
     try:
         k1, k2 = (

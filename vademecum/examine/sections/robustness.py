@@ -10,17 +10,19 @@ attacks by gradients show is not to be trusted. Intervals are exact, at 95 %.
 from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from vademecum.arrays import portions
 from vademecum.convolution import shape_trace
 from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing, Item, NotApplicable, Sentence
 from vademecum.examine._study import Study
 from vademecum.examine.dossier import Measurement
-from vademecum.examine.sections._fresh import Examples, best_examples
+from vademecum.examine.sections._attacked import Ball, Subject, ball_of
+from vademecum.examine.sections._fresh import best_examples
 from vademecum.examine.sections._medians import median_interval
 from vademecum.examine.sections._single_inputs import classifier, real_tensor
 from vademecum.foundations import clopper_pearson
@@ -51,8 +53,7 @@ _STEPS = (1, 2, 4, 8, 16, 32)
 _MAIN, _SURE = 8, 1
 """Those of the accuracy that is told first, and of certificates."""
 _ATTACK = partial(apgd, steps=20)
-_MANY, _SOME = 256, 64
-"""Examples that are attacked at most, fewer of large networks; and those of other parts."""
+_SOME = 64  # examples of masking and certificates at most
 _LINEAR = 2**41
 """Multiply-adds for certificates by linear bounds, if each takes as many passes as there are
 activations: 13 s of a processor (observed: 23 s for the 2^42 of one certificate of ResNet-18)."""
@@ -62,39 +63,6 @@ _LIPSCHITZ = 700  # passes of 16 examples; observed for a small convolutional ne
 _OF_16 = 16
 
 
-class _Ball(NamedTuple):
-    """How inputs may change."""
-
-    box: tuple[float, float] | None
-    unit: float
-    words: str
-
-    def radius(self, steps: int) -> float:
-        return steps * self.unit / 255
-
-
-class _Subject(NamedTuple):
-    """What is attacked, with what, and how far."""
-
-    study: Study
-    model: nn.Module
-    ball: _Ball
-    examples: Examples
-
-    @property
-    def most(self) -> int:
-        """How many examples are attacked."""
-        return min(self.study.planned(_MANY), self.examples.n)
-
-    def some(self, m: int) -> tuple[Tensor, Tensor]:
-        x, y = self.examples.take(m)
-        return x, y.long()
-
-    def knobs(self, name: str) -> dict[str, Any]:
-        draw = self.study.generator(name)
-        return {"box": self.ball.box, "memory": self.study.memory, "generator": draw}
-
-
 def robustness(study: Study, clock: Clock) -> Iterator[Item]:
     """The attack curve, whether it can be trusted, radii, certificates, Lipschitz constants."""
     model = classifier(study)
@@ -102,34 +70,26 @@ def robustness(study: Study, clock: Clock) -> Iterator[Item]:
     x = None if examples is None else real_tensor(examples.x)
     if x is None or examples is None:
         raise NotApplicable("because inputs are not one tensor of numbers that may change a little")
-    ball, said = _ball(x), dict[str, Any](of=examples.words)
+    ball, said = ball_of(x), dict[str, Any](of=examples.words)
     cuts: list[str] = []
     for share, part in (
         (0.35, _curve), (0.35, _masking), (0.4, _certified), (0.5, _lipschitz), (1.0, _radii),
     ):  # fmt: skip  # the dearest last, which has what the others leave
         clock.check()
         own = clock.spend(share)
-        yield from part(_Subject(study, model, ball, examples), own, said)
+        yield from part(Subject(study, model, ball, examples), own, said)
         cuts.append(own.cut)
         yield Sentence(_sentence(ball, said))
     clock.cut = ", ".join(filter(None, cuts))
 
 
-def _ball(x: Tensor) -> _Ball:
-    low, high = (float(end) for end in torch.aminmax(x.detach()))
-    if low >= 0 and 0.5 < high <= 1:
-        return _Ball((0.0, 1.0), 1.0, "of the range from 0 to 1")
-    unit = 4 * float(x.detach().double().std()) or 1.0
-    return _Ball(None, unit, "of four standard deviations of the inputs")
-
-
-def _portions(subject: _Subject, clock: Clock, first: int, last: int, passes: int) -> Iterator[int]:
+def _portions(subject: Subject, clock: Clock, first: int, last: int, passes: int) -> Iterator[int]:
     """All at once where there is time for it: few take a large network hardly less than many."""
     seconds = passes * clock.pass_seconds(subject.model, subject.some(last)[0])
     return clock.portions(last if seconds < clock.left() else first, last)
 
 
-def _curve(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
+def _curve(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     model, ball = subject.model, subject.ball
     radii = [0.0, *(ball.radius(k) for k in _STEPS)]
     for m in _portions(subject, clock, 16, subject.most, _OF_CURVE):
@@ -140,7 +100,7 @@ def _curve(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[It
         yield Drawing(partial(_drawn, found, ball, said))
 
 
-def _points(found: RobustAccuracy, ball: _Ball, said: dict[str, Any]) -> Iterator[Item]:
+def _points(found: RobustAccuracy, ball: Ball, said: dict[str, Any]) -> Iterator[Item]:
     n = len(found.distance)
     how = "share of right answers that 20 steps of adaptive ascent (apgd, linf) leave"
     for name, place in (("clean_accuracy", 0), ("accuracy", 1 + _STEPS.index(_MAIN))):
@@ -157,7 +117,7 @@ def _points(found: RobustAccuracy, ball: _Ball, said: dict[str, Any]) -> Iterato
     yield Measurement("curve_accuracy", tuple(found.accuracy.tolist()), None, "", n, how)
 
 
-def _masking(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
+def _masking(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     model, ball = subject.model, subject.ball
     for m in _portions(subject, clock, 8, min(_SOME, subject.examples.n), _OF_MASKING):
         x, y = subject.some(m)
@@ -170,7 +130,7 @@ def _masking(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[
         yield Measurement("masking_flags", flags, None, "", m, "tests that are flags")
 
 
-def _radii(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
+def _radii(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     model, ball = subject.model, subject.ball
     for m in _portions(subject, clock, 16, subject.most, _OF_RADII):
         x, y = subject.some(m)
@@ -184,7 +144,7 @@ def _radii(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[It
         yield Measurement("median_radius", value, interval, "of inputs", m, how)
 
 
-def _certified(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
+def _certified(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     """What intervals prove, and of as many as there is work for what linear bounds do."""
     model, m = subject.model, min(_SOME, subject.examples.n)
     x, y = subject.some(m)
@@ -192,7 +152,7 @@ def _certified(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterato
     units = trace.activation_bytes / x.element_size()
     last = min(m, int(_LINEAR / max(units * trace.multiply_adds, 1)))
     try:
-        proven, assumes = _by_intervals(subject, x, y, trace.calls[0].outputs[0][-1])
+        proven, assumes = _by_intervals(subject, x, y)
         yield from _proven(subject, proven, 0, assumes, said)
         needed = units * clock.pass_seconds(model, subject.some(_OF_16)[0]) / _OF_16
         if last and needed > clock.left():
@@ -206,18 +166,25 @@ def _certified(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterato
             proven[:many] |= found.margin > 0
             yield from _proven(subject, proven, many, found.assumes or assumes, said)
     except ValueError as error:  # which names the step that has no bounds
-        said["not certified"] = str(error).partition("\n")[0]
+        how = "no linear bounds" if "certified" in said else "not certified"
+        said[how] = str(error).partition("\n")[0]
 
 
-def _by_intervals(subject: _Subject, x: Tensor, y: Tensor, k: int) -> tuple[Tensor, str]:
+def _by_intervals(subject: Subject, x: Tensor, y: Tensor) -> tuple[Tensor, str]:
     """Which examples interval bounds prove right, and what that takes for granted."""
-    ball, eye = subject.ball, torch.eye(k).to(x)
-    margins = eye[y][:, None] - eye  # of which that over the class itself is 0
-    found = interval_bounds(
-        subject.model, x, norm="linf", radius=ball.radius(_SURE), box=ball.box, spec=margins,
-        memory=subject.study.memory,
-    )  # fmt: skip
-    return (found.lower.scatter(1, y[:, None], torch.inf) > 0).all(1), found.assumes
+    ball, study, k = subject.ball, subject.study, subject.study.aim.classes or 2
+    eye, proven, assumes = torch.eye(k).to(x), list[Tensor](), ""
+    each = 8 * k**2 * eye.element_size()  # margins over all classes, copied 5 times: observed
+    for part in portions(len(x), each=each, memory=study.room):
+        own = y[part, None]
+        margins = eye[own] - eye  # of which that over the class itself is 0
+        found = interval_bounds(
+            subject.model, x[part], norm="linf", radius=ball.radius(_SURE), box=ball.box,
+            spec=margins, memory=study.memory,
+        )  # fmt: skip
+        proven.append((found.lower.scatter(1, own, torch.inf) > 0).all(1))
+        assumes = found.assumes
+    return torch.cat(proven), assumes
 
 
 def _no_attack(model: nn.Module, x: Tensor, y: Tensor, **knobs: Any) -> Any:
@@ -226,7 +193,7 @@ def _no_attack(model: nn.Module, x: Tensor, y: Tensor, **knobs: Any) -> Any:
 
 
 def _proven(
-    subject: _Subject, each: Tensor, linear: int, assumes: str, said: dict[str, Any]
+    subject: Subject, each: Tensor, linear: int, assumes: str, said: dict[str, Any]
 ) -> Iterator[Item]:
     m, radius = len(each), subject.ball.radius(_SURE)
     how = f"share proven right at radius {radius:.3g} (linf), by interval"
@@ -240,7 +207,7 @@ def _proven(
     yield Measurement("certified_accuracy", value, interval, "", m, how, alone)
 
 
-def _lipschitz(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
+def _lipschitz(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     model = subject.model
     x, _ = subject.some(_OF_16)
     if _LIPSCHITZ * clock.pass_seconds(model, x) > clock.left():
@@ -262,7 +229,7 @@ def _lipschitz(subject: _Subject, clock: Clock, said: dict[str, Any]) -> Iterato
     )
 
 
-def _sentence(ball: _Ball, said: dict[str, Any]) -> str:
+def _sentence(ball: Ball, said: dict[str, Any]) -> str:
     words = []
     if "accuracy" in said:
         words.append(
@@ -280,6 +247,8 @@ def _sentence(ball: _Ball, said: dict[str, Any]) -> str:
     if "lipschitz" in said:
         low, high = said["lipschitz"]
         words.append(f"its Lipschitz constant (l2) is between {low:.3g} and {high:.3g}")
+    if "no linear bounds" in said:
+        words.append(f"linear bounds prove no more: {said['no linear bounds']}")
     if "not certified" in said:
         words.append(f"nothing was proven: {said['not certified']}")
     elif "no constant" in said:
@@ -287,7 +256,7 @@ def _sentence(ball: _Ball, said: dict[str, Any]) -> str:
     return "; ".join(words) + "." if words else ""
 
 
-def _drawn(found: RobustAccuracy, ball: _Ball, said: dict[str, Any]) -> "Figure":
+def _drawn(found: RobustAccuracy, ball: Ball, said: dict[str, Any]) -> "Figure":
     from vademecum.canvas import panels
 
     figure, axes = panels((5.6, 3.4))

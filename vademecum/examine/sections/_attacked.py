@@ -1,0 +1,55 @@
+"""What is attacked, with which examples, and how far inputs may change."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vademecum.examine._study import Study
+from vademecum.examine.sections._fresh import Examples
+
+__all__ = ["Ball", "Subject", "ball_of"]
+
+_MANY = 256  # examples that are attacked at most, fewer of large networks
+
+
+class Ball(NamedTuple):
+    """How inputs may change."""
+
+    box: tuple[float, float] | None
+    unit: float
+    words: str
+
+    def radius(self, steps: int) -> float:
+        return steps * self.unit / 255
+
+
+class Subject(NamedTuple):
+    """What is attacked, with what, and how far."""
+
+    study: Study
+    model: nn.Module
+    ball: Ball
+    examples: Examples
+
+    @property
+    def most(self) -> int:
+        """How many examples are attacked."""
+        return min(self.study.planned(_MANY), self.examples.n)
+
+    def some(self, m: int) -> tuple[Tensor, Tensor]:
+        x, y = self.examples.take(m)
+        return x, y.long()
+
+    def knobs(self, name: str) -> dict[str, Any]:
+        draw = self.study.generator(name)
+        return {"box": self.ball.box, "memory": self.study.memory, "generator": draw}
+
+
+def ball_of(x: Tensor) -> Ball:
+    """The range from 0 to 1 where inputs fill it, else four of their standard deviations."""
+    low, high = (float(end) for end in torch.aminmax(x.detach()))
+    if low >= 0 and 0.5 < high <= 1:
+        return Ball((0.0, 1.0), 1.0, "of the range from 0 to 1")
+    unit = 4 * float(x.detach().double().std()) or 1.0
+    return Ball(None, unit, "of four standard deviations of the inputs")
