@@ -73,6 +73,15 @@ def test_the_ratio_is_the_median_over_turns_against_the_fastest_peer(monkeypatch
     assert result.ours_s == 8.0
 
 
+@pytest.mark.parametrize(("each", "turns"), [(0.25, 6), (1.0, 5), (1e-3, 101)])
+def test_rows_of_short_calls_take_more_turns(monkeypatch, each, turns):
+    # Two calls a turn: three seconds of them, but five turns at least and 101 at most.
+    asked = []
+    monkeypatch.setattr(bench.harness, "_seconds", lambda call: asked.append(call) or each)
+    measure(Row("sum", lambda: 1, {"peer": lambda: 1}, _differs, rounds=5))
+    assert len(asked) == 2 * turns
+
+
 @pytest.mark.parametrize("size", [50_000_000, 10_000])
 def test_peak_memory_sees_what_a_call_allocates(size):
     """Also where it takes what others have freed in small pieces, which stays with the process."""
