@@ -7,7 +7,8 @@ same moment. A ratio above 1 means that we are faster.
 
 A short call is timed twice and the second time counts: it finds caches and memory as its own kind
 leaves them, which is how it is used, and not as the other side did. Rows of short calls take more
-turns than they ask for, since the median of few of these still drifts by a tenth.
+turns than they ask for, as many as some seconds allow with the search for garbage before each call,
+since the median of few of these still drifts by a tenth.
 
 Rows whose data or peers are missing are skipped, with the line that installs these. A row whose
 answers differ, or that breaks, is told with its reason where its numbers would stand, and the next
@@ -34,7 +35,7 @@ from vademecum.data import DataNotFoundError
 __all__ = ["Failed", "PeerNotFoundError", "Result", "Row", "Skipped", "in_turn", "measure"]
 
 SHORT = 3.0  # seconds: hosts of virtual machines take freed memory back within two
-STEADY, MOST = 3.0, 101  # seconds that turns take at least, unless there are so many
+STEADY, MOST = 5.0, 101  # seconds for turns at least, unless there are so many
 
 
 class PeerNotFoundError(ModuleNotFoundError):
@@ -138,18 +139,17 @@ def _measure(row: Row, budget: float) -> Result:
     memory = {name: _peak_megabytes(call) for name, call in calls.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     start = time.perf_counter()
-    while not _enough(seconds, row.rounds, time.perf_counter() - start, budget):
+    while not _enough(len(seconds["ours"]), row.rounds, time.perf_counter() - start, budget):
         for name, call in calls.items():
             seconds[name].append(_seconds(call))
     return _result(row, seconds, memory)
 
 
-def _enough(seconds: dict[str, list[float]], rounds: int, spent: float, budget: float) -> bool:
+def _enough(turns: int, rounds: int, spent: float, budget: float) -> bool:
     """Whether the turns taken so far are as many as there is need or time for."""
-    turns, timed = len(seconds["ours"]), sum(map(sum, seconds.values()))
     if turns < min(rounds, 3):
         return False
-    return spent > budget or turns >= MOST or (turns >= rounds and timed >= STEADY)
+    return spent > budget or turns >= MOST or (turns >= rounds and spent >= STEADY)
 
 
 def _result(row: Row, seconds: dict[str, list[float]], memory: dict[str, float | None]) -> Result:

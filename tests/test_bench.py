@@ -14,6 +14,14 @@ import bench.harness
 from bench.harness import Failed, PeerNotFoundError, Result, Row, Skipped, in_turn, measure
 from vademecum.data import DataNotFoundError, load
 
+STEADY = bench.harness.STEADY
+
+
+@pytest.fixture(autouse=True)
+def _few_turns(monkeypatch):
+    """No test waits for a median to settle."""
+    monkeypatch.setattr(bench.harness, "STEADY", 0.0)
+
 
 def _differs(a, b):
     assert a == b, "the answers differ"
@@ -73,13 +81,14 @@ def test_the_ratio_is_the_median_over_turns_against_the_fastest_peer(monkeypatch
     assert result.ours_s == 8.0
 
 
-@pytest.mark.parametrize(("each", "turns"), [(0.25, 6), (1.0, 5), (1e-3, 101)])
-def test_rows_of_short_calls_take_more_turns(monkeypatch, each, turns):
-    # Two calls a turn: three seconds of them, but five turns at least and 101 at most.
-    asked = []
-    monkeypatch.setattr(bench.harness, "_seconds", lambda call: asked.append(call) or each)
-    measure(Row("sum", lambda: 1, {"peer": lambda: 1}, _differs, rounds=5))
-    assert len(asked) == 2 * turns
+@pytest.mark.parametrize(("turns", "spent", "enough"), [
+    (4, 9.0, False), (5, 4.9, False), (5, 5.0, True), (100, 4.9, False), (101, 4.9, True),
+    (2, 61.0, False), (3, 61.0, True),
+])  # fmt: skip
+def test_rows_of_short_calls_take_more_turns(monkeypatch, turns, spent, enough):
+    """The five that are asked for, and five seconds' worth or 101; three when time is over."""
+    monkeypatch.setattr(bench.harness, "STEADY", STEADY)
+    assert bench.harness._enough(turns, 5, spent, 60.0) is enough
 
 
 @pytest.mark.parametrize("size", [50_000_000, 10_000])
