@@ -8,6 +8,7 @@ import math
 
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from tests.foundations.test_eigsh import WHICH
 from vademecum.foundations import LinearOperator, eigsh
@@ -86,6 +87,20 @@ def test_iterations_that_end_before_it_is_known():
         found = eigsh(diagonal(spectrum(1, 0.995)), 1, tol=1e-3, max_iter=5, generator=chance)
         wrong += found.converged and abs(float(found.values) - 1) > 4e-3
     assert wrong <= 9
+
+
+def test_iterations_that_end_between_the_tolerance_and_what_is_aimed_at():
+    """Of several pairs smaller residuals are asked for than allowed: with these all may be over."""
+    start = torch.randn(1, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    order = start[0].abs().argsort()  # the outermost has the least part in it
+    e = spectrum(*[0.0] * 2).repeat(4)
+    e[order[[0, -1, -2]]] = torch.tensor([1, 0.7, 0.69], dtype=e.dtype)
+    with pytest.warns(ConvergenceWarning, match="others, or copies, may be hidden"):
+        found = eigsh(diagonal(e), 2, tol=0.1, max_iter=5, symmetry_tol=math.inf,
+                      generator=torch.Generator().manual_seed(0))  # fmt: skip
+    assert found.values.max() < 0.8
+    assert not found.converged
+    assert (found.residuals < 0.1 * found.values.max()).all()  # which alone would do
 
 
 def test_what_is_settled_costs_no_more():

@@ -101,7 +101,7 @@ def _hunt(
     """Grow and shrink until the best k Ritz pairs have converged, put these first, keep `room`.
 
     Unless it is `known` what was passed over, nothing is likely to be; the last item says whether
-    that can be said of pairs that have converged.
+    that holds, which it may not where `over` is what ends it.
     """
     keep, dropped = k + (basis.size - k) // 3, list[Tensor]()
     while True:
@@ -114,7 +114,8 @@ def _hunt(
         best, scale = order[:k], float(theta.abs().max())
         settled = bool((residuals[best] <= tol * scale).all())
         mu = torch.cat([theta, *dropped])
-        sure = known or not settled or _nothing_passed(basis, theta[best], mu, which, tol)
+        ending = spent or settled
+        sure = known or not ending or _nothing_passed(basis, theta[best], mu, which, tol)
         if spent or (settled and sure):
             few = order[:room]
             basis.shrink(theta[few], Y[:, few])
