@@ -66,6 +66,13 @@ def written_out(h, x):
     return h * mask
 
 
+def written_under_a_view(h, x):
+    mask = torch.empty(h.shape[1], dtype=h.dtype)
+    view = mask.view(-1)
+    torch.rand(h.shape[1], out=mask, dtype=h.dtype)
+    return h * view
+
+
 def kept(h, x, kept=[]):  # noqa: B006
     last = kept.pop() if kept else 1.0
     kept.append(torch.rand([]))
@@ -107,6 +114,7 @@ USED = {
     "in a list": lambda h, x: h + torch.stack([torch.rand(h.shape[1])]).to(h) * 1e-300,
     "in a function of one's own": lambda h, x: Mask.apply(h, torch.rand(h.shape[1]).sign()),
     "after an idle one": lambda h, x: (torch.rand([]), h * torch.randint(1, 2, h.shape[1:]))[1],
+    "before an idle one": lambda h, x: (torch.randint(1, 2, h.shape[1:]), torch.rand([]))[0] * h,
     "by name": lambda h, x: torch.mul(h, other=torch.randint(1, 2, h.shape[1:])),
     "in scripted code": lambda h, x: scripted(h, torch.rand(h.shape[1])),
     "mapped": lambda h, x: torch.vmap(torch.mul, (1, 0), 1)(h, torch.randint(1, 2, h.shape[1:])),
@@ -114,6 +122,7 @@ USED = {
     "into slices": into_slices,
     "in place": in_place,
     "written out": written_out,
+    "written under a view": written_under_a_view,
     "kept": kept,
     "its shape": lambda h, x: h * torch.randn(2).shape[0],
     "seeded": seeded,
