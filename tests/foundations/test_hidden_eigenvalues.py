@@ -11,7 +11,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from tests.foundations.test_eigsh import WHICH
-from vademecum.foundations import LinearOperator, eigsh
+from vademecum.foundations import LinearOperator, _thick_restarts, eigsh
 from vademecum.foundations._lanczos import KrylovBasis
 from vademecum.foundations._thick_restarts import _nothing_passed, rank
 
@@ -101,6 +101,21 @@ def test_iterations_that_end_between_the_tolerance_and_what_is_aimed_at():
     assert found.values.max() < 0.8
     assert not found.converged
     assert (found.residuals < 0.1 * found.values.max()).all()  # which alone would do
+
+
+@pytest.mark.parametrize("subspace", [None, 8])
+def test_the_bound_has_a_factor_for_each_step(subspace, monkeypatch):
+    """And is asked for no more once copies have been searched for, in another Krylov space."""
+    asked = []
+
+    def seen(basis, found, mu, *rest):
+        asked.append((len(mu), len(basis.betas), basis.applications))
+        return _nothing_passed(basis, found, mu, *rest)
+
+    monkeypatch.setattr(_thick_restarts, "_nothing_passed", seen)
+    eigsh(diagonal(spectrum(1, 1, 1, 1)), 4, tol=0.1, subspace=subspace, symmetry_tol=math.inf)
+    assert asked
+    assert all(factors == steps == products for factors, steps, products in asked)
 
 
 def test_what_is_settled_costs_no_more():
