@@ -142,6 +142,29 @@ def test_padding_is_held_fast(padding):
     torch.testing.assert_close(g, torch.autograd.grad(plain(ids).sum(), plain.words.weight)[0])
 
 
+class LooksUp(nn.Module):
+    """Rows by torch's own function, which takes any index below 0 for no padding."""
+
+    def __init__(self, padding: int, *, named: bool):
+        super().__init__()
+        self.table, self.padding, self.named = nn.Parameter(torch.randn(5, 3)), padding, named
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if self.named:
+            return torch.embedding(weight=self.table, indices=ids, padding_idx=self.padding).sin()
+        return torch.embedding(self.table, ids, self.padding).sin()
+
+
+@pytest.mark.parametrize("padding", [0, 4, -1])
+@pytest.mark.parametrize("named", [False, True])
+def test_padding_of_rows_that_no_layer_holds(padding, named):
+    torch.manual_seed(1)
+    model, ids = LooksUp(padding, named=named).double(), torch.tensor([[0, 1, 4], [3, 0, 0]])
+    h = LinearizedNetwork(model)
+    beta = displaced(h)
+    torch.testing.assert_close(h(ids).detach(), dense(model, beta, ids))
+
+
 def test_order_is_that_of_theta():
     model = made("tied")
     h = LinearizedNetwork(model)

@@ -41,6 +41,10 @@ from vademecum.models import (
 __all__ = ["LinearizedNetwork"]
 
 Tensors = dict[str, Tensor]
+_LOOKS_UP: dict[Any, tuple[str, str, str]] = {
+    F.embedding: ("input", "weight", "padding_idx"),
+    torch.embedding: ("weight", "indices", "padding_idx"),
+}
 
 
 class LinearizedNetwork(nn.Module):
@@ -147,13 +151,14 @@ class _PaddingStays(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         z = func(*args, **kwargs)
-        if func is not F.embedding:
+        if func not in _LOOKS_UP:
             return z
-        given = dict(zip(("input", "weight", "padding_idx"), args, strict=False)) | kwargs
+        given = dict(zip(_LOOKS_UP[func], args, strict=False)) | kwargs
         padding = given.get("padding_idx")
-        if padding is None:
+        if padding is None or (padding < 0 and func is not F.embedding):  # of torch's own: none
             return z
-        padded = given["input"] == padding % len(given["weight"])
+        ids = given["input" if func is F.embedding else "indices"]
+        padded = ids == padding % len(given["weight"])
         return torch.where(padded[..., None], z.detach(), z)
 
 
