@@ -106,6 +106,55 @@ def test_a_loss_that_does_not_come_back():
     assert (found.value, found.curvature, found.converged) == (math.inf, 0.0, False)
 
 
+def test_a_loss_that_falls_until_it_is_no_number():
+    """Halving the way to there comes to an end, however many iterations are allowed."""
+    net, x = nn.Linear(1, 1, bias=False).double(), torch.ones(1, 1).double()
+    nn.init.ones_(net.weight)
+    with pytest.warns(ConvergenceWarning, match="no finite loss beyond: .* at eta = 1"):
+        found = critical_step(net, x, direction=-torch.ones(1).double(), max_iter=500,
+                              loss=lambda z, _: z.sqrt().sum())  # fmt: skip
+    assert (found.value, found.converged) == (math.inf, False)
+
+
+class Places(nn.Module):
+    """Parameters that are the outputs, so that a loss sees where each step leads."""
+
+    def __init__(self, theta):
+        super().__init__()
+        self.theta = nn.Parameter(torch.as_tensor(theta, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.theta + 0 * x.sum()
+
+
+@pytest.mark.parametrize(("theta", "length"), [([30.0, 40.0], 0.05), ([0.0, 0.0], 1e-3)])
+def test_the_first_steps(theta, length):
+    """A thousandth of the length of theta, or of one; then at most eight times as far as before."""
+    seen, d = [], torch.tensor([2.0, -1.0]).double()
+
+    def loss(z, _):
+        seen.append(float((z.detach() - torch.tensor(theta)).norm()))
+        return (z * torch.tensor([-1.0, 2.0])).sum()  # which falls for ever
+
+    with pytest.warns(ConvergenceWarning):
+        critical_step(Places(theta), X, direction=d, loss=loss, max_iter=8)
+    steps = torch.tensor(seen)[1:]
+    assert float(steps[0]) == pytest.approx(length)
+    torch.testing.assert_close(steps[1:] / steps[:-1], torch.full((6,), 8.0))
+
+
+@pytest.mark.parametrize("tol", [0.2, 0.03, 1e-3])
+def test_the_tolerance_is_kept(tol):
+    """On losses that are far from quadratic, where a power of z / c meets the line, at c."""
+    for p in (2, 3, 8, 20):
+        for c in (0.5, 0.9, 1.3):
+            step = critical_step(
+                Places([0.0]), X, direction=torch.ones(1).double(), tol=tol, start=0.1,
+                loss=lambda z, _, p=p, c=c: ((z.abs() / c) ** p - z.abs() / c).sum(),
+            )  # fmt: skip
+            assert step.value == pytest.approx(c, rel=tol)
+
+
 def test_max_iter_warns_within_a_bracket():
     net = mlp([3, 16, 3], nn.Tanh).double()
     least = critical_step(net, X, Y, tol=1e-12).passes

@@ -129,7 +129,10 @@ def critical_step(
     if not search.converged:
         far = f"the loss is still below its start at eta = {search.low:.3g}"
         at = far if value == math.inf else f"the step is known to be within {search.ends}"
-        warn_unconverged(f"max_iter={max_iter} reached: {at}")
+        end = (
+            f"max_iter={max_iter} reached" if search.passes >= max_iter else "no finite loss beyond"
+        )
+        warn_unconverged(f"{end}: {at}")
     return CriticalStep(value, 2 / value, search.at_start, search.passes, search.converged)
 
 
@@ -157,6 +160,8 @@ class _Search:
         while self.passes < self._most and not (self.low and self.high < math.inf):
             if eta < least:
                 raise ValueError("direction must lead downhill, got one along which loss rises")
+            if eta in self._known:  # nothing lies between the last loss that is lower and the wall
+                break
             slope = self._slope(eta)
             before, eta = (eta, slope), self._next(eta, slope, before)
         if not self.low or self.high == math.inf:
