@@ -136,3 +136,17 @@ def test_gpus():
     here, there = kernel_distance(x, y), kernel_distance(x.cuda(), y.cuda(), memory=2**12)
     assert there.value == pytest.approx(here.value, rel=1e-10)
     assert there.standard_error == pytest.approx(here.standard_error, rel=1e-9)
+
+
+def test_the_standard_error_of_sets_of_three():
+    x, y = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[1.0], [4.0], [5.0]])
+
+    def value(x, y):  # of the kernel x y, whose mean over pairs is a square less the diagonal
+        own = [(s.sum() ** 2 - s.square().sum()) / (len(s) * (len(s) - 1)) for s in (x, y)]
+        return own[0] + own[1] - 2 * x.mean() * y.mean()
+
+    keep = [torch.tensor(two) for two in ([1, 2], [0, 2], [0, 1])]
+    both = torch.tensor([[value(x[two], y) for two in keep], [value(x, y[two]) for two in keep]])
+    variance = 2 / 3 * (both - both.mean(1, keepdim=True)).square().sum()
+    found = kernel_distance(x, y, degree=1, coef=0.0)
+    assert found.standard_error == pytest.approx(float(variance) ** 0.5, rel=1e-5)

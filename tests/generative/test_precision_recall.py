@@ -122,3 +122,8 @@ def test_bad_input_is_named(call, message):
 def test_gpus():
     x, y = normal(500, 6), normal(400, 6, seed=1)
     assert precision_recall(x.cuda(), y.cuda(), memory=2**16) == precision_recall(x, y)
+
+
+def test_balls_that_are_points():
+    found = precision_recall(torch.zeros(4, 2), torch.zeros(3, 2), k=2)
+    assert tuple(found) == (1, 1, 4 / 2, 1)

@@ -143,3 +143,11 @@ def test_gpus():
     there = sliced_wasserstein(x.cuda(), y.cuda(), generator=g())
     assert there.value == pytest.approx(here.value, rel=1e-10)
     assert math.isfinite(sliced_wasserstein(x.cuda(), y.cuda()).value)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_powers_of_gaps_that_leave_the_range(m):
+    x = torch.tensor([[0.0], [1e200]], dtype=torch.float64)
+    y = torch.tensor([[0.0], [3e200]], dtype=torch.float64).repeat(m // 2, 1)
+    found = sliced_wasserstein(x, y, p=2.0, projections=3)
+    assert found.value == pytest.approx(2e200 / 2**0.5)

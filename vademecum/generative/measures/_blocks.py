@@ -17,8 +17,8 @@ _LARGE = 8192  # elsewhere: 512 MB, since a GPU waits for small tiles to be star
 def blocks(rows: Tensor, memory: int | None) -> list[slice]:
     """Slices of examples such that tiles of pairs, in double precision, keep to the memory.
 
-    A tile of side s takes two numbers for each pair (values, and what is made of them) and the
-    features of both sides, converted.
+    A tile of side s takes two numbers for each pair (values, and what is made of them) and as many
+    for each feature of both sides, converted.
 
     Example:
         >>> blocks(torch.zeros(5, 3), 300)
