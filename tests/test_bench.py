@@ -91,6 +91,30 @@ def test_rows_of_short_calls_take_more_turns(monkeypatch, turns, spent, enough):
     assert bench.harness._enough(turns, 5, spent, 60.0) is enough
 
 
+@pytest.mark.parametrize(
+    ("turns", "rounds", "spent", "enough"),
+    [(2, 9, 61, False), (3, 9, 61, True), (3, 9, 59, False), (1, 1, 61, True), (9, 9, 59, True)],
+)
+def test_the_budget_ends_what_takes_long_after_three_turns(turns, rounds, spent, enough):
+    seconds = {"ours": [2.0] * turns, "peer": [3.0] * turns}
+    assert bench.harness._enough(seconds, rounds, spent, 60.0) == enough
+
+
+@pytest.mark.parametrize(("once", "calls"), [(2.9, 2), (3.1, 1)])
+def test_a_call_of_up_to_three_seconds_is_timed_on_its_second_run(monkeypatch, once, calls):
+    taken = []
+    monkeypatch.setattr(bench.harness, "_once", lambda call: taken.append(1) or once)
+    bench.harness._seconds(lambda: None)
+    assert len(taken) == calls
+
+
+def test_the_ratio_of_memory_is_above_one_where_we_take_less():
+    ratio = bench.harness._memory_ratio
+    assert ratio(20.0, 60.0) == 3
+    assert ratio(0.0, 60.0) == 60  # less than a megabyte is one
+    assert ratio(9.0, 1.0) is ratio(None, 60.0) is ratio(60.0, None) is None
+
+
 @pytest.mark.parametrize("size", [50_000_000, 10_000])
 def test_peak_memory_sees_what_a_call_allocates(size):
     """Also where it takes what others have freed in small pieces, which stays with the process."""
