@@ -1,5 +1,6 @@
 """The curvature section where there is room for few vectors, as with large networks."""
 
+import copy
 import math
 from typing import Any
 
@@ -11,6 +12,7 @@ from vademecum.examine import _study, examine
 from vademecum.examine._clock import Clock
 from vademecum.examine._study import Study
 from vademecum.examine.sections import curvature
+from vademecum.foundations import SpectralDensity
 
 
 @pytest.mark.parametrize("vectors", [8, 40, 70, 200])
@@ -100,12 +102,77 @@ class Quadratic(nn.Module):
 
 
 def test_a_known_hessian():
-    model, x = Quadratic(torch.tensor([5.0, 4.0, 0.0, 0.0, -2.0, -3.0])), torch.randn(30, 4)
+    model, x = Quadratic(torch.tensor([5.0, 4.0, 0.0, 0.0, -4.0, -3.0])), torch.randn(30, 4)
     found: Any = examine(model, x, sections=["curvature"], budget=math.inf)["curvature"]
     assert found.largest_eigenvalue == pytest.approx(5)
     assert found.critical_learning_rate == pytest.approx(2 / 5)
-    assert found.smallest_eigenvalue == pytest.approx(-3, rel=1e-4)
-    assert found.trace == pytest.approx(4)
+    assert found.smallest_eigenvalue == pytest.approx(-4, rel=1e-4)
+    assert found.trace == pytest.approx(2)
     assert found.negative_share == pytest.approx(2 / 6)
     assert found["negative_share"].error < 1e-5  # random signs see all of a diagonal
-    assert found.gradient_norm == pytest.approx(math.sqrt(25 + 16 + 4 + 9))
+    assert found.gradient_norm == pytest.approx(math.sqrt(25 + 16 + 16 + 9))
+
+
+def convolutional() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.ReLU(), nn.Flatten(),
+        nn.Linear(6 * 16, 3),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "shape", "targets", "away"), [
+    (lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1)), (300, 6), "y", 0.0),
+    (lambda: nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3)), (300, 6), "c", 30.0),
+    (convolutional, (60, 1, 6, 6), "c", 0.0),
+])  # fmt: skip
+def test_errors_hold_beside_double_precision(make, shape, targets, away):
+    """Residuals are of products as they are rounded, and may be far below what rounding does."""
+    for seed in range(2):
+        torch.manual_seed(seed)
+        model, x = make(), torch.randn(shape) + away
+        y = torch.randn(shape[0], 1) if targets == "y" else torch.randint(3, (shape[0],))
+        double = copy.deepcopy(model).double(), x.double(), y.double() if targets == "y" else y
+        single, exact = (
+            examine(*given, sections=["curvature"], budget=math.inf,
+                    generator=torch.Generator().manual_seed(0))["curvature"]
+            for given in ((model, x, y), double)
+        )  # fmt: skip
+        for name in ("largest_eigenvalue", "smallest_eigenvalue", "critical_learning_rate"):
+            one, other = single[name], exact[name]
+            assert abs(one.value - other.value) <= one.error + other.error
+        assert single["trace"].error > 0
+        apart = abs(single["trace"].value - exact["trace"].value)
+        assert apart <= single["trace"].error + exact["trace"].error
+        assert single["largest_eigenvalue"].error < 1e-3 * single["largest_eigenvalue"].value
+
+
+def test_a_way_down_is_told_of_where_two_examples_have_no_noise():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    found: Any = examine(model, torch.randn(2, 6), torch.tensor([0, 1]), sections=["curvature"])
+    section = found["curvature"]
+    assert "gradient_noise_scale" not in section
+    assert section.smallest_eigenvalue < 0
+    assert f"there is a way down with curvature {section.smallest_eigenvalue:.3g}" in (
+        section.sentence
+    )
+
+
+def test_what_is_no_further_from_the_edge_than_the_resolution_may_be_on_its_other_side():
+    nodes = torch.tensor([[-9.0, -1.4, -0.9, 0.0, 5.0], [-9.0, -1.6, -0.4, 0.0, 5.0]])
+    weights = torch.tensor([[0.1, 0.2, 0.1, 0.5, 0.1], [0.2, 0.1, 0.1, 0.5, 0.1]])
+    found = curvature._negative(SpectralDensity(nodes, weights, 9, 10, False, 1.0, 0.1))
+    assert found.value == pytest.approx(0.3)  # 0.1 + 0.2 and 0.2 + 0.1
+    assert found.error == pytest.approx(0.3 / 2 / 2)  # half of -1.4 and -0.9, which one of two has
+    assert found.n == 10
+    assert "below -1, " in found.method
+    exact = curvature._negative(SpectralDensity(nodes, weights, 9, 10, True, 0.0, 0.0))
+    assert (exact.value, exact.error) == (pytest.approx(0.4), 0.0)
+
+
+def test_probes_that_differ_are_an_error_of_the_share_of_negative_eigenvalues():
+    nodes, weights = torch.tensor([[-9.0, 5.0]]).expand(4, 2), torch.tensor([0.1, 0.2, 0.3, 0.4])
+    both = torch.stack([weights, 1 - weights], 1)
+    found = curvature._negative(SpectralDensity(nodes, both, 9, 8, False, 1.0, 0.1))
+    assert found.value == pytest.approx(0.25)
+    assert found.error == pytest.approx(float(weights.std()) / 2)
