@@ -172,3 +172,25 @@ def test_a_portion_that_is_no_larger_is_not_begun():
         time.now += size
     assert seen == [1]
     assert clock.cut == "1 of 100 examples"
+
+
+@pytest.mark.parametrize(
+    ("took", "sizes", "cut"),
+    [
+        (0.0, [1, 16], ""),
+        (10.0, [1, 3], "3 of 16 ways"),
+        (1.0, [1, 16], ""),
+        (40.0, [1], "1 of 16"),
+    ],
+)
+def test_work_that_goes_on_from_what_was_done_before(took, sizes, cut):
+    """Of 30 s four fifths are for two ways more of 10 s each, not for eight times as many."""
+    time = Time()
+    clock, seen = Clock(30.0, now=time), [0]
+    for size in clock.portions(1, 16, what="ways", took=took):
+        time.now += took * (size - max(seen[-1], 1))
+        seen.append(size)
+    assert seen[1:] == sizes
+    assert clock.cut.startswith(cut)
+    assert bool(clock.cut) == bool(cut)
+    assert clock.left() > 0

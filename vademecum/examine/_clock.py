@@ -68,7 +68,13 @@ class Clock:
         return part
 
     def portions(
-        self, first: int, last: int, *, power: float = 1.0, what: str = "examples"
+        self,
+        first: int,
+        last: int,
+        *,
+        power: float = 1.0,
+        what: str = "examples",
+        took: float | None = None,
     ) -> Iterator[int]:
         """Sizes to work with, one after the other, of which each makes those before it worthless.
 
@@ -81,15 +87,20 @@ class Clock:
             last: The last size, after which there is no more.
             power: The cost grows as the size to this power.
             what: What is counted, in words.
+            took: Seconds that the first size has taken already, if each goes on from the one before
+                it and does not begin anew.
         """
         size, before = min(first, last), (0.0, 0.0)  # nothing would cost nothing
+        done = took or 0.0
         while True:
             start = self._settled()
             yield size
             if size >= last:
                 return
-            now = float(size) ** power, max(self._settled() - start, 1e-6)
-            factor = _growth(before, now, _SAFE * max(self.left(), 0.0)) ** (1 / power)
+            spent = max(self._settled() - start + done, 1e-6)
+            done = 0.0 if took is None else spent
+            now = float(size) ** power, spent
+            factor = _growth(before, now, _SAFE * max(self.left(), 0.0) + done) ** (1 / power)
             larger = min(last, int(size * min(factor, last)))
             if factor < min(_WORTH, last / size) or larger == size:
                 self.cut = f"{size} of {last} {what}"

@@ -56,7 +56,7 @@ class Pieces(NamedTuple):
     density: float = 0.0
     """Pieces on a segment of length 1 between examples, on average, or near an example."""
     seconds: float = 0.0
-    """What a piece took to find."""
+    """What a piece of a segment took to find."""
     segment: Segments | None = None
     """Where inputs are single numbers: from the least example to the largest."""
     why_not: str = ""
@@ -76,7 +76,8 @@ def pieces(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
         return
     plane = _plane(x)
     if plane is None:
-        yield found._replace(why_not="there are no three examples that span a plane")
+        clock.cut = part.cut
+        yield found._replace(why_not="no three of the first examples span a plane")
         return
     needed = _FEW * _POLYGON * found.seconds
     if needed > clock.left():
@@ -105,12 +106,18 @@ def _between(study: Study, x: Tensor, clock: Clock) -> Iterator[Item | Pieces]:
     length = float((pairs[0][1] - pairs[0][0]).double().norm())
     start, near, density = clock.left(), 0, 0.0
     for part, way in _longer_and_longer(study, *pairs[0], clock):
+        took, start = _since(start, clock), clock.left()
         if near < _ENOUGH:
             near, density = len(way.maps), len(way.maps) / (part * length)
         if part < 1:
-            yield Pieces(density=density, seconds=(start - clock.left()) / len(way.maps))
+            yield Pieces(density=density, seconds=took / len(way.maps))
             continue
-        yield from _whole_ways(study, x, pairs, way, parts, clock)
+        yield from _whole_ways(study, x, pairs, way, parts, clock, took)
+
+
+def _since(start: float, clock: Clock) -> float:
+    """The seconds since so many were left; none matter of infinitely many."""
+    return 0.0 if start == inf else start - clock.left()
 
 
 def _of_a_piece(study: Study) -> int:
@@ -156,9 +163,12 @@ def _whole_ways(
     first: Segments,
     parts: int,
     clock: Clock,
+    took: float,
 ) -> Iterator[Item | Pieces]:
+    """Pieces of more and more ways, of which the first took so many seconds."""
+    start = clock.left()
     ways, lengths = [first], [float((pairs[0][1] - pairs[0][0]).double().norm())]
-    for m in clock.portions(1, len(pairs), what="pairs of examples"):
+    for m in clock.portions(1, len(pairs), what="pairs of examples", took=took):
         for a, b in pairs[len(ways) : m]:
             ways.append(regions_along(study.network, a, b, memory=study.memory))
             lengths.append(float((b - a).double().norm()))
@@ -175,7 +185,9 @@ def _whole_ways(
         how = f"counted exactly on {where} between pairs of examples; n pairs, error of their mean"
         each = tuple(counts.tolist())
         yield Measurement("pieces_between_examples", mean, spread, "pieces", m, how, each)
-        yield Pieces(between=mean, density=float(counts.sum()) / (parts * sum(lengths)))
+        density = float(counts.sum()) / (parts * sum(lengths))
+        of_one = (took + _since(start, clock)) / sum(len(way.maps) for way in ways)
+        yield Pieces(between=mean, density=density, seconds=of_one)
 
 
 def _longer_and_longer(
@@ -213,19 +225,25 @@ def _counted(study: Study, found: Pieces) -> Iterator[Item]:
 
 def _pairs(x: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Ends of segments that are no points, in double precision, which tells short parts apart."""
+    others = _others(x)
+    if not len(others):
+        raise ValueError("all examples are equal")
     if x[0].numel() == 1:
         order = x.flatten().argsort()
         return [(x[order[0]].double(), x[order[-1]].double())]
     both = zip(x[0::2], x[1::2], strict=False)
     found = [(a.double(), b.double()) for a, b in both if not a.equal(b)]
-    if not found:
-        raise ValueError("all examples are equal")
-    return found[:_PAIRS]
+    return found[:_PAIRS] or [(x[0].double(), x[others[0]].double())]
+
+
+def _others(x: Tensor) -> Tensor:
+    """Which examples are not equal to the first one."""
+    return (x != x[0]).flatten(1).any(1).nonzero()[:, 0]
 
 
 def _plane(x: Tensor) -> tuple[Plane, Tensor] | None:
     """The plane through the first three examples that have one."""
-    others = [i for i in range(1, min(len(x), 20)) if not x[i].equal(x[0])]
+    others = _others(x)[:20].tolist()
     for j in others[1:]:
         try:
             return plane_through(x[0], x[others[0]], x[j]), x[[0, others[0], j]]

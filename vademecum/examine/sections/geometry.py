@@ -113,8 +113,9 @@ def _changed_answers(study: Study, symmetry: Symmetry, x: Tensor) -> Measurement
 def _sentence(known: Pieces, errors: dict[str, Measurement]) -> str:
     words = []
     if known.regions is not None:
-        count, where = len(known.regions.maps), "the plane through three examples"
-        where = where if known.share == 1 else f"{known.share:.2g} of {where}"
+        count, where = len(known.regions.maps), "the rectangle around three examples"
+        part = f"{known.share:.1%}" if known.share >= 0.001 else f"{known.share:.1e}"
+        where = where if known.share == 1 else f"{part} of {where}"
         words.append(f"On {where} it consists of {count:,} linear piece{'s' * (count != 1)}")
     if known.segment is not None:
         words.append(
@@ -122,9 +123,11 @@ def _sentence(known: Pieces, errors: dict[str, Measurement]) -> str:
         )
     elif known.between is not None:
         count = f"{known.between:,.0f}" if known.between >= 100 else f"{known.between:.3g}"
-        words.append(f"the way from one example to another crosses {count} of them")
-    if known.why_not:
-        words.append(f"linear pieces were not counted: {known.why_not}")
+        kind = "linear pieces" if known.regions is None else "of them"
+        words.append(f"the way from one example to another crosses {count} {kind}")
+    if known.why_not and known.regions is None:
+        where = "" if known.between is None else " on a plane"
+        words.append(f"linear pieces{where} were not counted: {known.why_not}")
     for name, error in errors.items():
         if name.endswith("_error"):
             moves = {"shift": "shifts", "flip": "mirror images", "turn": "quarter turns",
