@@ -273,3 +273,17 @@ def test_what_is_wrong_and_what_is_never_fooled():
         assert section[name].value == pytest.approx(0.75)
         assert sum(section[name].each) == 30
     assert section.median_radius == pytest.approx(255 / 8 * section.radius)  # as far as it looked
+
+
+@pytest.mark.parametrize(("n", "known"), [(5, False), (6, True)])
+def test_five_examples_say_nothing_of_a_median_in_95_percent(n, known):
+    """Both ends of five enclose it in 1 - 2 / 2^5, of six in 1 - 2 / 2^6."""
+    layer, x = nn.Linear(5, 2), torch.randn(n, 5)
+    y = layer(x).argmax(1)
+    dossier = found(layer, x, y, sections=["robustness", "generalisation"])
+    low, high = dossier["robustness"]["median_radius"].error
+    largest = 255 / 8 * dossier["robustness"].radius
+    assert (low > 0) is known
+    assert (high < largest) is known
+    low, high = dossier["generalisation"]["median_margin"].error
+    assert (math.isfinite(low), math.isfinite(high)) == (known, known)

@@ -140,7 +140,8 @@ def _radii(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Ite
         value = said["radius"] = float(each.median())
         how = "smallest change of the largest entry that was found to change the answer, 0 where it"
         how += " is wrong without; an upper bound, median of n examples, exact interval of 95 %"
-        interval = median_interval(each)
+        low, high = median_interval(each)
+        interval = max(low, 0.0), min(high, ball.unit)  # where all are
         yield Measurement("median_radius", value, interval, "of inputs", m, how)
 
 
@@ -243,7 +244,8 @@ def _sentence(ball: Ball, said: dict[str, Any]) -> str:
         words.append(f"half of the answers change within {said['radius']:.3g}")
     if "certified" in said:
         share, many = said["certified"], said["certificates"]
-        words.append(f"of {many} {share:.1%} are proven right within {ball.radius(_SURE):.2g}")
+        within = f"{ball.radius(_SURE):.2g}"
+        words.append(f"{share:.1%} of {many} answers are proven right within {within}")
     if "lipschitz" in said:
         low, high = said["lipschitz"]
         words.append(f"its Lipschitz constant (l2) is between {low:.3g} and {high:.3g}")
