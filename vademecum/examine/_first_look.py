@@ -1,7 +1,9 @@
 """A first look at a network: whether it takes its inputs, what it gives, what of that counts.
 
 Of several tensors the first of floating-point numbers counts, unless the user says otherwise; a
-loss may take all that the network gives. What cannot be examined is refused here, in words.
+loss may take all that the network gives. A network that squeezes its outputs loses the axis of
+examples where there is but one, and is given it back. What cannot be examined is refused here, in
+words.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +21,14 @@ from vademecum.models import (
     out_of_memory,
 )
 
-__all__ = ["FirstLook", "finite_outputs", "first_look", "insist_on_one_number", "refuse_labels"]
+__all__ = [
+    "FirstLook",
+    "finite_outputs",
+    "first_look",
+    "insist_on_one_number",
+    "refuse_labels",
+    "with_an_axis_of_examples",
+]
 
 _OF_CODE = (RuntimeError, TypeError, IndexError, AttributeError, KeyError, ValueError)
 """What code raises that is given something it does not know."""
@@ -78,6 +87,30 @@ def first_look(model: nn.Module, x: Any, output: Output) -> FirstLook:
     return look
 
 
+def with_an_axis_of_examples(look: FirstLook, model: nn.Module, one: Any) -> FirstLook:
+    """The same, of a network that gives an axis of examples for one example too.
+
+    Args:
+        look: What the network gave for some examples.
+        model: The network.
+        one: One of them, with its axis.
+    """
+    if not isinstance(look.z, Tensor):
+        return look
+    args, kwargs = call_arguments(one)
+    try:
+        with torch.no_grad(), evaluation(model, fused=True):
+            z = look.network(*args, **kwargs)
+    except _OF_CODE as error:  # which sections tell of that take single examples
+        if out_of_memory(error):
+            raise
+        return look
+    if not isinstance(z, Tensor) or z.shape != look.z.shape[1:]:
+        return look
+    rows = _Rows(look.output, look.z.shape[1:])
+    return look._replace(network=_Chosen(model, rows), output=rows)
+
+
 def insist_on_one_number(loss: Loss, look: FirstLook, y: Any) -> bool:
     """Refuse a loss that does not give one finite number; whether it takes the output as a whole.
 
@@ -129,6 +162,16 @@ class _First:
     def __call__(self, result: Any) -> Tensor:
         found = chosen_output(result, self.output)
         return next(t for _, t in named_tensors(found) if t.is_floating_point())
+
+
+class _Rows:
+    """What counts of an output, with an axis of examples where that was squeezed away."""
+
+    def __init__(self, output: Output, shape: torch.Size):
+        self.output, self.shape = output, shape
+
+    def __call__(self, result: Any) -> Tensor:
+        return chosen_output(result, self.output).reshape(-1, *self.shape)
 
 
 class _Chosen(nn.Module):

@@ -21,6 +21,7 @@ from vademecum.examine._first_look import (
     first_look,
     insist_on_one_number,
     refuse_labels,
+    with_an_axis_of_examples,
 )
 from vademecum.examine._guard import guarded
 from vademecum.examine._task import Aim, aim_of, flat_scores
@@ -251,7 +252,11 @@ class Study:
         few = given.copied() if given.n is None else Data(*given.rows(slice(_PROBE)), None, "")
         with guarded(self.model):
             try:
-                return first_look(self.model, few.copied().x, output), given
+                look = first_look(self.model, few.copied().x, output)
+                if given.n is not None:
+                    one = Data(*given.rows(slice(1)), None, "").copied().x
+                    look = with_an_axis_of_examples(look, self.model, one)
+                return look, given
             except ValueError:
                 if given.n is None or given.n <= _PROBE:
                     raise

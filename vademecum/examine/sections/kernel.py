@@ -164,7 +164,7 @@ def _times(study: Study, found: _Spectrum, x: Any, y: Any) -> Iterator[Item]:
     wanted = _targets(study, y, found.k)
     if wanted is None:
         return
-    z = outputs_of(study, x).double().flatten(1)
+    z = outputs_of(study, x).double().reshape(wanted.shape)
     residual = (wanted.to(z) - z).flatten()
     shares = (found.vectors.to(z).T @ residual).square().cpu()
     if float(shares.sum()) <= 0:
