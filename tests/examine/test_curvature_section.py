@@ -176,3 +176,45 @@ def test_probes_that_differ_are_an_error_of_the_share_of_negative_eigenvalues():
     found = curvature._negative(SpectralDensity(nodes, both, 9, 8, False, 1.0, 0.1))
     assert found.value == pytest.approx(0.25)
     assert found.error == pytest.approx(float(weights.std()) / 2)
+
+
+class Mixed(nn.Module):
+    """Log-densities with a Hessian whose entries beside the diagonal are seen by random signs."""
+
+    def __init__(self):
+        super().__init__()
+        self.theta = nn.Parameter(torch.ones(100))
+        draw = torch.Generator().manual_seed(0)
+        self.matrix = nn.Buffer(torch.randn(100, 100, generator=draw))
+
+    def forward(self, x):
+        return 0 * x.sum(1) - ((self.matrix @ self.theta) ** 2).sum() / 2
+
+
+def test_errors_of_random_vectors_and_of_the_worst_of_some_eigenvalues(monkeypatch):
+    eigenvalues = 1 + torch.arange(200.0) / 200  # of which the fifth is not found so soon
+    monkeypatch.setattr(curvature, "_STAGES", (16, 17, 18))
+    known = Quadratic(eigenvalues)
+    dossier: Any = examine(known, torch.randn(30, 4), sections=["curvature"], budget=math.inf)
+    found = dossier["curvature"]
+    assert found["eigenvalues"].error > 3 * found["largest_eigenvalue"].error
+    dossier = examine(Mixed(), torch.randn(30, 4), sections=["curvature"], budget=math.inf,
+                      generator=torch.Generator().manual_seed(0))  # fmt: skip
+    trace, H = dossier["curvature"]["trace"], Mixed().matrix.T @ Mixed().matrix
+    beside = (H - H.diag().diag()).square().sum()  # twice it is the variance of one of 64
+    assert trace.error == pytest.approx(math.sqrt(2 * beside / 64), rel=0.5)
+    assert abs(trace.value - H.trace()) < 5 * trace.error
+
+
+def test_vectors_there_is_room_for():
+    model = nn.Linear(6, 9)
+    study = Study(model, torch.randn(30, 6), memory=20 * 63 * 4)
+    assert curvature._held(study) == 20
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_has_no_second_derivatives(dtype):
+    model, x = nn.Linear(6, 3).to(dtype), torch.randn(30, 6).to(dtype)
+    found: Any = examine(model, x, torch.arange(30) % 3, sections=["curvature"])["curvature"]
+    assert found.status == "not applicable"
+    assert "are mostly rounding" in found.reason

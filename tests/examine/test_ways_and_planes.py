@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tests.examine.test_pieces_of_large_networks import Ruled
+from vademecum.approximation import Plane
 from vademecum.examine._clock import Clock
 from vademecum.examine._study import Study
 from vademecum.examine.sections import _regions, geometry
@@ -93,3 +94,41 @@ def test_one_input_that_is_the_same_for_all_is_told_of():
     study = Study(nn.Sequential(nn.Linear(1, 4), nn.ReLU(), nn.Linear(4, 2)), x)
     items: list[Any] = list(_regions.pieces(study, x, Clock(60.0)))
     assert [each.why_not for each in items] == ["all examples are equal"]
+
+
+@pytest.mark.parametrize(
+    ("density", "in_sight", "sides"),
+    [
+        (8.0, [200], [1.5]),  # 8 times 5 pieces on a diagonal make 800 polygons, 4 times too many
+        (8.0, [201, 10], [1.5, 1.2]),
+        (8.0, [800, 10], [1.5, 0.75]),
+        (8.0, [1e9, 10], [1.5, 1.5 / 8]),
+        (1e-3, [10], [3.0]),
+    ],
+)
+def test_how_much_of_a_plane_is_looked_at(monkeypatch, density, in_sight, sides):
+    answers, seen = iter(in_sight), []
+
+    def sighted(study, part, most):
+        seen.append(part.high[0] - part.low[0])
+        return next(answers)
+
+    monkeypatch.setattr(_regions, "_in_sight", sighted)
+    monkeypatch.setattr(_regions, "linear_regions", lambda *_, **__: "polygons")
+    plane = Plane(torch.zeros(3), *torch.eye(3)[:2], low=(0.0, 0.0), high=(3.0, 4.0))
+    study, known = Study(nn.Linear(3, 2), torch.rand(4, 3)), _regions.Pieces(density=density)
+    found = _regions._on_plane(study, (plane, torch.rand(3, 3)), 200, known)
+    assert found is not None
+    assert seen == pytest.approx(sides)
+    assert found.share == pytest.approx((sides[-1] / 3) ** 2)
+
+
+def test_both_diagonals_of_a_plane_are_looked_at():
+    """Eight walls across one of them, which the other runs along."""
+    layer = nn.Linear(3, 8).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 1.0, 0.0]]).expand(8, 3))
+        layer.bias.copy_(-(torch.arange(8) + 0.5) / 4)
+    plane = Plane(torch.zeros(3), *torch.eye(3)[:2], low=(0.0, 0.0), high=(1.0, 1.0))
+    study = Study(nn.Sequential(layer, nn.ReLU()), torch.rand(4, 3).double())
+    assert _regions._in_sight(study, plane, 100) == 9 * 1 / 2

@@ -1,0 +1,104 @@
+"""Numbers and pictures of the geometry section that are known beforehand."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+from vademecum.approximation import Segments
+from vademecum.examine._clock import Clock
+from vademecum.examine._study import Study
+from vademecum.examine.sections import geometry
+from vademecum.examine.sections._symmetries import applicable
+from vademecum.foundations import clopper_pearson
+
+
+class TwoPixels(nn.Module):
+    """Scores of three classes: two pixels, and a number."""
+
+    def forward(self, x):
+        first = x[:, 0, 0, :2]
+        return torch.cat([first, torch.full_like(first[:, :1], 4.5)], 1)
+
+
+def test_answers_that_a_shift_changes_are_counted():
+    rows = torch.tensor([[9.0, 5, 6], [9.0, 5, 6], [9.0, 5, 20], [5.0, 9, 6]])
+    x = rows[:, None, None]  # after a shift: the second class, the same, the first, the first
+    study = Study(TwoPixels(), x, torch.zeros(4).long())
+    shift = applicable(study, x[:2], study.outputs()[:2])[0]
+    found = geometry._changed_answers(study, shift, x)
+    assert found.each == (1.0, 1.0, 0.0, 1.0)
+    assert found.value == 0.75
+    assert found.error == pytest.approx(tuple(clopper_pearson(3, 4)))
+    items = geometry._moved(study, shift, 4)
+    assert "shift_changes_answers" in [getattr(each, "name", "") for each in items]
+
+
+class Ends(nn.Module):
+    """Two classes: the sums of the first and of the last row."""
+
+    def forward(self, x):
+        rows = x.sum(3)[:, 0]
+        return torch.stack([rows[:, 0], rows[:, -1].square()], 1)
+
+
+def images(model: nn.Module, side: int) -> Study:
+    return Study(model, torch.rand(10, 1, side, side), torch.arange(10) % 2)
+
+
+def test_answers_of_two_classes_are_answers():
+    items = geometry._moved(images(Ends(), 5), applicable_to(images(Ends(), 5))[0], 8)
+    assert "shift_changes_answers" in [getattr(each, "name", "") for each in items]
+
+
+def applicable_to(study: Study) -> Any:
+    return applicable(study, study.take(2)[0], study.outputs()[:2])
+
+
+def test_the_picture_shows_the_orbit_that_is_missed_most_and_fits(monkeypatch):
+    """Twelve shifts do not fit, so it is a quarter turn or a mirror image."""
+    shown: list[Any] = []
+    monkeypatch.setattr(geometry, "pieces", lambda *_: ())
+    monkeypatch.setattr(geometry, "_drawn", lambda known, worst: shown.append(worst))
+    study = images(nn.Sequential(nn.Flatten(), nn.Linear(144, 3)), 12)
+    for item in geometry.geometry(study, Clock(math.inf)):
+        if hasattr(item, "draw"):
+            item.draw()
+    own = [list(geometry._moved(study, each, 10)) for each in applicable_to(study)]
+    errors = {len(e.elements): e.error for items in own for e in items if hasattr(e, "elements")}
+    assert sorted(errors) == [2, 4, 12]
+    assert shown[-1].error == pytest.approx(max(errors[2], errors[4]))
+    assert errors[2] != errors[4]
+
+
+def test_time_that_one_symmetry_leaves_is_for_the_next_ones(monkeypatch):
+    left: list[float] = []
+
+    def noted(self, first, last, **_):
+        left.append(self.left())
+        return iter(())
+
+    monkeypatch.setattr(Clock, "portions", noted)
+    monkeypatch.setattr(geometry, "pieces", lambda *_: ())
+    list(geometry.geometry(images(Ends(), 5), Clock(1000.0, now=lambda: 0.0)))
+    assert left == pytest.approx([400 / 3, 400 / 2, 400])
+
+
+def test_outputs_of_one_input_are_drawn_as_they_are():
+    """A tent: up with slope 2 and down again."""
+    maps = torch.tensor([[[0.0, 2.0]], [[2.0, -2.0]]])
+    axes = Figure().subplots()
+    geometry._draw_segment(Segments(torch.tensor([0.5]), maps), axes)
+    line = axes.lines[0]
+    assert list(line.get_xdata()) == [0.0, 0.5, 1.0]
+    assert list(line.get_ydata()) == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(9e-6, "nothing"), (2e-5, "2.0e-05"), (0.002, "0.2%"), (0.25, "25.0%")]
+)
+def test_shares_in_words(value, words):
+    assert geometry._share(value) == words
