@@ -132,11 +132,12 @@ def test_errors_hold_beside_double_precision(make, shape, targets, away):
         model, x = make(), torch.randn(shape) + away
         y = torch.randn(shape[0], 1) if targets == "y" else torch.randint(3, (shape[0],))
         double = copy.deepcopy(model).double(), x.double(), y.double() if targets == "y" else y
-        single, exact = (
+        both: list[Any] = [
             examine(*given, sections=["curvature"], budget=math.inf,
                     generator=torch.Generator().manual_seed(0))["curvature"]
             for given in ((model, x, y), double)
-        )  # fmt: skip
+        ]  # fmt: skip
+        single, exact = both
         for name in ("largest_eigenvalue", "smallest_eigenvalue", "critical_learning_rate"):
             one, other = single[name], exact[name]
             assert abs(one.value - other.value) <= one.error + other.error

@@ -10,10 +10,12 @@ from torch import nn
 
 from vademecum.approximation import Segments
 from vademecum.examine._clock import Clock
+from vademecum.examine._section import Drawing
 from vademecum.examine._study import Study
 from vademecum.examine.sections import geometry
 from vademecum.examine.sections._symmetries import applicable
 from vademecum.foundations import clopper_pearson
+from vademecum.geometry import EquivarianceError
 
 
 class TwoPixels(nn.Module):
@@ -65,10 +67,10 @@ def test_the_picture_shows_the_orbit_that_is_missed_most_and_fits(monkeypatch):
     monkeypatch.setattr(geometry, "_drawn", lambda known, worst: shown.append(worst))
     study = images(nn.Sequential(nn.Flatten(), nn.Linear(144, 3)), 12)
     for item in geometry.geometry(study, Clock(math.inf)):
-        if hasattr(item, "draw"):
+        if isinstance(item, Drawing):
             item.draw()
-    own = [list(geometry._moved(study, each, 10)) for each in applicable_to(study)]
-    errors = {len(e.elements): e.error for items in own for e in items if hasattr(e, "elements")}
+    every = [e for each in applicable_to(study) for e in geometry._moved(study, each, 10)]
+    errors = {len(e.elements): e.error for e in every if isinstance(e, EquivarianceError)}
     assert sorted(errors) == [2, 4, 12]
     assert shown[-1].error == pytest.approx(max(errors[2], errors[4]))
     assert errors[2] != errors[4]
@@ -93,8 +95,8 @@ def test_outputs_of_one_input_are_drawn_as_they_are():
     axes = Figure().subplots()
     geometry._draw_segment(Segments(torch.tensor([0.5]), maps), axes)
     line = axes.lines[0]
-    assert list(line.get_xdata()) == [0.0, 0.5, 1.0]
-    assert list(line.get_ydata()) == [0.0, 1.0, 0.0]
+    assert torch.as_tensor(line.get_xdata()).tolist() == [0.0, 0.5, 1.0]
+    assert torch.as_tensor(line.get_ydata()).tolist() == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(

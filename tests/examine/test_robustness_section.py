@@ -10,6 +10,7 @@ from torch import nn
 from vademecum.examine import _study, examine
 from vademecum.examine._clock import Clock
 from vademecum.examine.sections import robustness
+from vademecum.robustness import certified_accuracy
 
 
 def found(model, x, y=None, **options) -> Any:
@@ -146,6 +147,10 @@ def test_certificates_by_as_many_linear_bounds_as_there_is_work_for(two_layers, 
         shares.append(section.certified_accuracy)
         words.append(section["certified_accuracy"].method)
     assert shares[0] < shares[1] < shares[2]
+    radius = 32 * 4 * float(x.double().std()) / 255
+    knobs = {"norm": "linf", "radius": radius, "box": None, "attack": robustness._no_attack}
+    direct = certified_accuracy(model, x, y, **knobs)
+    assert shares[2] == direct.certified
     assert "by interval bounds alone;" in words[0]
     assert "by interval bounds, of 10 by linear ones too;" in words[1]
     assert "by interval and linear bounds;" in words[2]
@@ -285,5 +290,6 @@ def test_five_examples_say_nothing_of_a_median_in_95_percent(n, known):
     largest = 255 / 8 * dossier["robustness"].radius
     assert (low > 0) is known
     assert (high < largest) is known
+    assert known or (low, high) == pytest.approx((0.0, largest))  # as far as it looked
     low, high = dossier["generalisation"]["median_margin"].error
     assert (math.isfinite(low), math.isfinite(high)) == (known, known)
