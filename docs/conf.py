@@ -18,7 +18,7 @@ version = release = vademecum.__version__
 
 extensions = [
     *("myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"),
-    *("docstrings", "links", "mathml", "room_pages"),
+    *("docstrings", "links", "mathml", "room_pages", "source_pages"),
 ]
 exclude_patterns = ["_build"]
 

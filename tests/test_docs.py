@@ -249,7 +249,7 @@ def sorted_by_id(claims: list) -> list:
     return sorted(claims, key=lambda claim: claim.id)
 
 
-@pytest.mark.parametrize("name", ["docstrings", "links", "room_pages"])
+@pytest.mark.parametrize("name", ["docstrings", "links", "room_pages", "source_pages"])
 def test_the_examples_of_the_tools_work(name: str) -> None:
     failed, tried = doctest.testmod(_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried
