@@ -22,6 +22,7 @@ from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing, Item, NotApplicable, Sentence, optional
 from vademecum.examine._study import Study
 from vademecum.examine.dossier import Measurement
+from vademecum.examine.sections._counts import counted
 from vademecum.foundations import (
     Eigenpairs,
     LinearOperator,
@@ -244,7 +245,7 @@ def _sentence(found: Eigenpairs, low: Eigenpairs | None, scale: float | None) ->
         )  # fmt: skip
     if scale is not None:
         words += (
-            f"; batches of more than about {scale:.3g} examples are mostly wasted"
+            f"; batches of more than about {counted(scale)} examples are mostly wasted"
             if math.isfinite(scale)
             else "; among the noise of these examples no gradient is seen"
         )

@@ -15,6 +15,7 @@ from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing, Item, NotApplicable, Sentence
 from vademecum.examine._study import Study
 from vademecum.examine.dossier import Measurement
+from vademecum.examine.sections._counts import counted
 from vademecum.examine.sections._regions import Pieces, pieces
 from vademecum.examine.sections._single_inputs import real_tensor
 from vademecum.examine.sections._symmetries import Symmetry, applicable, measured
@@ -122,9 +123,8 @@ def _sentence(known: Pieces, errors: dict[str, Measurement]) -> str:
             f"from the least example to the largest it has {known.between:g} linear pieces"
         )
     elif known.between is not None:
-        count = f"{known.between:,.0f}" if known.between >= 100 else f"{known.between:.3g}"
-        kind = "linear pieces" if known.regions is None else "of them"
-        words.append(f"the way from one example to another crosses {count} {kind}")
+        count, of = counted(known.between), "linear pieces" if known.regions is None else "of them"
+        words.append(f"the way from one example to another crosses {count} {of}")
     if known.why_not and known.regions is None:
         where = "" if known.between is None else " on a plane"
         words.append(f"linear pieces{where} were not counted: {known.why_not}")

@@ -22,6 +22,7 @@ from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing, Item, NotApplicable, Sentence, optional
 from vademecum.examine._study import Study
 from vademecum.examine.dossier import Measurement
+from vademecum.examine.sections._counts import counted
 from vademecum.examine.sections._infinite_width import outputs_of, twin_of_infinite_width
 from vademecum.gradients import hvp
 from vademecum.kernels import (
@@ -255,7 +256,7 @@ def _sentence(found: _Spectrum) -> str:
     top, middle = float(found.values[0]), float(found.values[found.rank // 2])
     return (
         f"If it trained as its tangent kernel says, half of the {found.rank} directions in which"
-        f" its outputs can move would take more than {top / middle:.3g} steps."
+        f" its outputs can move would take more than {counted(top / middle)} steps."
     )
 
 
