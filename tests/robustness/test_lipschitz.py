@@ -84,15 +84,32 @@ def test_pairs_attain_the_lower_bound(norm):
     x = torch.rand(4, 5).double()
     found = lipschitz(model, x, norm=norm)
     assert slope(model, found.points, norm) == pytest.approx(float(found.lower), rel=1e-9)
+    assert slope(model, found.points, norm) == pytest.approx(float(found.slope), rel=1e-12)
+    assert found.lower <= found.slope
     assert found.lower <= found.upper
     local = lipschitz(model, x, norm=norm, radius=0.2)
     assert (local.lower <= local.upper).all()
     assert (local.upper <= found.upper).all()
     for i in range(4):
-        assert slope(model, local.points[i], norm) == pytest.approx(float(local.lower[i]), rel=1e-9)
+        steep = slope(model, local.points[i], norm)
+        assert steep == pytest.approx(float(local.lower[i]), rel=1e-9)
+        assert steep == pytest.approx(float(local.slope[i]), rel=1e-12)
         gap = (local.points[i] - x[i]).flatten(1)
         assert (torch.linalg.vector_norm(gap, ORDER[norm], dim=1) <= 0.2).all()
         assert ((local.points[i] >= 0) & (local.points[i] <= 1)).all()
+
+
+@NORMS
+def test_what_rounding_leaves_nothing_of_is_still_told(norm):
+    """In 40 layers boxes grow so far that they enclose any slope; the steepest pair is given."""
+    torch.manual_seed(0)
+    model, x = random_mlp(5, *[60] * 40, 3), torch.rand(4, 5).double()
+    found = lipschitz(model, x, norm=norm)
+    assert float(found.lower) == 0
+    assert float(found.slope) == pytest.approx(slope(model, found.points, norm), rel=1e-6)
+    single = [float(lipschitz(model, each[None], norm=norm).slope) for each in x]
+    assert 0 < min(single) < 0.99 * max(single)
+    assert float(found.slope) == pytest.approx(max(single), rel=1e-3)  # 60 steps, each rounded
 
 
 @NORMS
@@ -116,7 +133,7 @@ def test_the_steepest_of_all_inputs_counts(norm):
 
 def test_a_ball_without_room_has_no_pair():
     found = lipschitz(nn.Linear(3, 2), torch.rand(2, 3), norm="l2", radius=0.0)
-    assert found.lower.tolist() == [0.0, 0.0]
+    assert found.lower.tolist() == found.slope.tolist() == [0.0, 0.0]
 
 
 def nets():

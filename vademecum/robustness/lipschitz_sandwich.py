@@ -4,7 +4,8 @@ The least $\Lambda$ with $\|f(a) - f(b)\| \le \Lambda \|a - b\|$, in the same no
 
 * is at least the slope of any pair of points; the pair that was found attains the lower bound. It
   is looked for by gradient ascent from pairs along the directions in which Jacobians stretch most,
-  and its slope is then bounded from below, rounding included;
+  and its slope is then bounded from below, rounding included. What rounding may add at most grows
+  with each layer: of a deep network nothing is left, and `slope` is the one that was computed;
 * is at most the product of the layers' norms, each bounded from above
   (`vademecum.robustness._torus_norms`), which holds for all inputs; it may be arbitrarily loose;
 * is at most the norm of any matrix in a box that holds all Jacobians, for inputs of a ball
@@ -44,18 +45,21 @@ class Lipschitz(NamedTuple):
     """What the Lipschitz constant of a network lies between.
 
     Example:
-        >>> Lipschitz(torch.tensor(2.0), torch.tensor(3.0), torch.zeros(2, 1), []).gap
+        >>> slope = torch.tensor(2.0)
+        >>> Lipschitz(slope, torch.tensor(3.0), torch.zeros(2, 1), [], slope).gap
         tensor(1.5000)
     """
 
     lower: Float[Tensor, " *n"]
-    """What it is at least: the slope of the pair of points."""
+    """What it is at least: the slope of the pair of points, less what rounding may have added."""
     upper: Float[Tensor, " *n"]
     """What it is at most."""
     points: Float[Tensor, " *points"]
     """The pair of points, for all inputs or for each ball."""
     layers: list[tuple[str, float]]
     """The steps of the network with their own constants, from above."""
+    slope: Float[Tensor, " *n"]
+    """The slope of the pair as computed in double precision, which nothing proves."""
 
     __repr__ = one_line
 
@@ -123,11 +127,11 @@ def lipschitz(
             local = _in_balls(network, given, radius, box, norm, memory)
             above = torch.minimum(local, above)
         pairs = steepest_pairs(network, given, None if radius is None else threat, norm, draw)
-        below = _slopes(network, pairs, norm)
+        below, slope = _slopes(network, pairs, norm)
     if radius is None:
-        best = int(below.argmax())
-        return Lipschitz(below[best], above, pairs[best], layers)
-    return Lipschitz(below, above, pairs, layers)
+        best = int((below if below.any() else slope).argmax())
+        return Lipschitz(below[best], above, pairs[best], layers, slope[best])
+    return Lipschitz(below, above, pairs, layers, slope)
 
 
 def _device(model: nn.Module) -> torch.device:
@@ -168,18 +172,21 @@ def _in_balls(
     return torch.cat(found)
 
 
-def _slopes(network: Network, pairs: Tensor, norm: str) -> Tensor:
-    """The slopes of pairs `(n, 2, *shape)`, from below: values are enclosed."""
+def _slopes(network: Network, pairs: Tensor, norm: str) -> tuple[Tensor, Tensor]:
+    """The slopes of pairs `(n, 2, *shape)` from below, as values are enclosed, and as computed."""
     how = read_arithmetic("real", pairs)
     flat = pairs.flatten(0, 1)
     point = as_region(flat, Threat(norm, torch.zeros(len(flat)).to(flat), None), how)
     with full_precision():
         low, high = boxes_of(network, point, how)[network.result]
+        out = network(flat.double()).view(len(pairs), 2, -1)
     low, high = (end.view(len(pairs), 2, -1) for end in (low, high))
     apart = torch.maximum(low[:, 0] - high[:, 1], low[:, 1] - high[:, 0]).clamp(min=0)
     p, size = NORMS[norm], pairs[0, 0].numel() + apart.shape[1]
-    moved = torch.linalg.vector_norm(apart, p, dim=1)
     gap = (pairs[:, 0].double() - pairs[:, 1].double()).flatten(1)
     length = torch.linalg.vector_norm(gap, p, dim=1)
-    slope = moved / length * (1 - 4 * (size + 8) * 2.0**-52)
-    return torch.where(length > 0, slope, 0.0)
+    proven, plain = (
+        torch.where(length > 0, torch.linalg.vector_norm(moved, p, dim=1) / length, 0.0)
+        for moved in (apart, out[:, 0] - out[:, 1])
+    )
+    return proven * (1 - 4 * (size + 8) * 2.0**-52), plain

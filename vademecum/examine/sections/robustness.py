@@ -221,9 +221,10 @@ def _lipschitz(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator
         said["no constant"] = str(error).partition("\n")[0]
         return
     how = "l2, all inputs:"
-    lower, upper = float(found.lower), float(found.upper)
+    upper = float(found.upper)
+    lower = min(float(found.slope), upper)  # but for rounding
     said["lipschitz"] = lower, upper
-    text = f"{how} the slope between two inputs that were found"
+    text = f"{how} the slope between two inputs that were found, in double precision"
     yield Measurement("lipschitz_lower", lower, None, "", len(x), text)
     yield Measurement(
         "lipschitz_upper", upper, None, "", None, f"{how} product of the layers' norms"
