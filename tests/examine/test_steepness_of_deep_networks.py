@@ -1,6 +1,7 @@
 """How steep a network is that is too deep for bounds on its rounding."""
 
 import math
+from typing import Any
 
 import torch
 
@@ -18,9 +19,10 @@ def test_the_steepest_pair_is_told_where_bounds_leave_nothing_of_it():
     study = Study(model, x, model(x).argmax(1))
     examples = best_examples(study)
     assert examples is not None
-    said = {}
+    said: dict[str, Any] = {}
     subject = Subject(study, model, ball_of(x), examples)
-    low, high = robustness._lipschitz(subject, Clock(math.inf), said)
+    items: list[Any] = list(robustness._lipschitz(subject, Clock(math.inf), said))
+    low, high = items
     assert low.name == "lipschitz_lower"
     J = torch.func.vmap(torch.func.jacrev(model))(x[:16]).detach()
     steepest = float(torch.linalg.matrix_norm(J, 2).max())
