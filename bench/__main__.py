@@ -1,8 +1,8 @@
 """`python -m bench [ROOM ...] [--device cuda] [--only WORD]`: measure, print and keep the table.
 
 Each row is kept as soon as it is measured, beside those of earlier runs on the same kind of machine
-with the same versions: a run that is cut off, or of some rows only, loses nothing. A table from
-elsewhere is replaced when a run of the whole room ends, and by no other.
+with the same versions of what both know: a run that is cut off, or of some rows only, loses
+nothing. A table from elsewhere is replaced when a run of the whole room ends, and by no other.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from vademecum.files import write_atomically
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+PINNED = "peers.txt", "outside.txt"
 
 
 def main() -> int:
@@ -110,7 +111,9 @@ class Table:
         self.about = _about()
         self.measured: list[dict[str, Any]] = []
         kept = json.loads(self.path.read_text()) if self.path.exists() else None
-        self.here = kept is None or kept["environment"] == self.about
+        self.here = kept is None or _alike(kept["environment"], self.about)
+        if kept is not None and self.here:
+            self.about["versions"] = kept["environment"]["versions"] | self.about["versions"]
         self.earlier = kept["rows"] if kept is not None and self.here else []
 
     def add(self, row: dict[str, Any]) -> None:
@@ -131,14 +134,26 @@ class Table:
 
 
 def _about() -> dict[str, Any]:
-    names = {"numpy", "scipy", "scikit-learn", "torch"} | _peer_packages()
-    versions = {d.name: d.version for d in distributions() if d.name in names}
+    names = {"networkx", "numpy", "scipy", "scikit-learn", "torch"} | _peer_packages()
+    versions = {d.name: d.version for d in distributions() if _plain(d.name) in names}
     return environment() | {"threads": torch.get_num_threads(), "versions": versions}
 
 
 def _peer_packages() -> set[str]:
-    lines = (HERE / "peers.txt").read_text().splitlines()
-    return {line.partition("==")[0].strip() for line in lines if not line.startswith("#")}
+    lines = [line for name in PINNED for line in (HERE / name).read_text().splitlines()]
+    return {_plain(line.partition("==")[0].strip()) for line in lines if not line.startswith("#")}
+
+
+def _plain(package: str) -> str:
+    """A package's name, of which there are several spellings."""
+    return package.lower().replace("_", "-")
+
+
+def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two environments differ at most by packages that one of them does not know."""
+    a, b = one.get("versions", {}), other["versions"]
+    same = all(a[name] == b[name] for name in a.keys() & b.keys())
+    return same and one | {"versions": b} == other
 
 
 if __name__ == "__main__":
