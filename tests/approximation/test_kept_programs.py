@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from vademecum.approximation.local_affine import local_affine_map
-from vademecum.approximation.piecewise import _reader, read_program
+from vademecum.approximation.piecewise import read_program
+from vademecum.models import tracing
 
 X = torch.randn(9, 3, generator=torch.Generator().manual_seed(0)).double()
 
@@ -112,7 +113,7 @@ def test_whatever_happens_to_the_model_is_seen(change):
 def test_nothing_is_read_again_for_nothing(monkeypatch):
     model = network()
     found = local_affine_map(model, X)
-    monkeypatch.setattr(_reader, "Trace", None)
+    monkeypatch.setattr(tracing, "Trace", None)
     assert torch.equal(local_affine_map(model, X[:4]).A, found.A[:4])
     assert torch.equal(local_affine_map(model.eval(), X).A, found.A)
     with pytest.raises(ValueError, match="'NoneType' object is not callable"):  # to read again

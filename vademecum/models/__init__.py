@@ -55,7 +55,16 @@ from vademecum.models.tensors import (
     tensor_places,
     unwrapped,
 )
-from vademecum.models.tracing import Call, Recording, Rows, Size, Trace, Value, recorded
+from vademecum.models.tracing import (
+    Call,
+    Recording,
+    Rows,
+    Size,
+    Trace,
+    Value,
+    recorded,
+    trace_of_rows,
+)
 from vademecum.models.units import UnitGraph, UnitGroup, UnitMember, reordered, unit_graph
 from vademecum.models.weights import load_weights, save_weights
 
@@ -79,7 +88,7 @@ __all__ = [
     "row_is_alone", "rows_are_separate",
     # graphs
     "Call", "Recording", "Rows", "Size", "Trace", "UnitGraph", "UnitGroup", "UnitMember",
-    "Value", "following", "recorded", "reordered", "unit_graph",
+    "Value", "following", "recorded", "trace_of_rows", "reordered", "unit_graph",
     # many equal steps, many equal networks
     "Replay", "StackedMembers",
     # failures

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 
 from vademecum.models._calls import Call, Rows, Size, Value
 from vademecum.models._recording import Recorder, Stack, following
+from vademecum.models.failures import out_of_memory
 from vademecum.models.inputs import Entangled, call_arguments, named_tensors
 from vademecum.models.outputs import Output, chosen_output
 from vademecum.results import one_line
 
-__all__ = ["Call", "Recording", "Rows", "Size", "Trace", "Value", "recorded"]
+__all__ = ["Call", "Recording", "Rows", "Size", "Trace", "Value", "recorded", "trace_of_rows"]
 
 
 class Recording(NamedTuple):
@@ -193,6 +194,39 @@ class Trace:
             if len(both) and torch.equal(both, one[:1].expand_as(both)):
                 return Rows(one[:1])
         raise _Unlike
+
+
+def trace_of_rows(
+    model: nn.Module,
+    x: Tensor,
+    *,
+    output: Output = None,
+    check: Callable[[Call], None] | None = None,
+) -> Trace:
+    """The trace for examples of one shape, two in one batch and the others in another.
+
+    Args:
+        model: The module, which is to be in evaluation.
+        x: Examples, at least three, which stay as they are.
+        output: What counts of what the model gives: a key, index, attribute or function of it; by
+            default its `.logits` if it has such, else all of it.
+        check: What to ask of each call that the output depends on, as for `Trace`.
+
+    Raises:
+        ValueError: If the model does not take examples of this shape, or cannot be traced.
+
+    Example:
+        >>> trace_of_rows(nn.Linear(2, 3), torch.rand(5, 2)).outputs[1].shape
+        torch.Size([3, 3])
+    """
+    try:
+        return Trace(model, x[:2].clone(), x[2:].clone(), output=output, check=check)
+    except (RuntimeError, TypeError, IndexError) as error:
+        if out_of_memory(error):
+            raise
+        message = str(error).partition("\n")[0]
+        shape = tuple(x.shape[1:])
+        raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
 
 
 class _Unlike(Exception):

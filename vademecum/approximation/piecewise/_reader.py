@@ -8,6 +8,7 @@ model made of torch's own layers is kept for the next call (`_kept`).
 """
 
 import math
+from functools import partial
 from threading import RLock
 
 import torch
@@ -28,6 +29,7 @@ from vademecum.models import (
     evaluation,
     insist_on_place,
     out_of_memory,
+    trace_of_rows,
     unwrapped,
 )
 
@@ -81,26 +83,15 @@ def _read(
     probe = torch.arange(5 * size, **real).mul_(0.7).sin_().view(5, *shape)
     probe[1:4:2] *= min(1000.0, torch.finfo(like.dtype).max ** 0.25)
     probe = probe.to(like.dtype)
+    traced = partial(trace_of_rows, output=output, check=_insist_on_rule)
     if own:
         with evaluation(model):
-            trace = _traced(model, probe, output)
+            trace = traced(model, probe)
     else:
-        trace = ModelState(model, dtype=like.dtype, copy=copy).run(_traced, model, probe, output)
+        trace = ModelState(model, dtype=like.dtype, copy=copy).run(traced, model, probe)
     program = _Reader(trace).program()
     _compare(program, probe, torch.cat(trace.outputs))
     return program
-
-
-def _traced(model: nn.Module, probe: Tensor, output: Output) -> Trace:
-    try:
-        a, b = probe[:2].clone(), probe[2:].clone()
-        return Trace(model, a, b, output=output, check=_insist_on_rule)
-    except (RuntimeError, TypeError, IndexError) as error:
-        if out_of_memory(error):
-            raise
-        message = str(error).partition("\n")[0]
-        shape = tuple(probe.shape[1:])
-        raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
 
 
 def _insist_on_rule(call: Call) -> None:

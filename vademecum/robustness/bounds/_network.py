@@ -6,6 +6,7 @@ handed out, again in double precision where they differ, and hold its parameters
 """
 
 import math
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -20,8 +21,8 @@ from vademecum.models import (
     Trace,
     Value,
     insist_on_place,
-    out_of_memory,
     refuse_batch_statistics,
+    trace_of_rows,
     unwrapped,
 )
 from vademecum.robustness.bounds._affine_forms import AFFINE_CALLS, affine_steps
@@ -88,7 +89,8 @@ def read_network(model: nn.Module, x: Tensor, dtype: torch.dtype, output: Output
     probe = probe.view(5, *x.shape[1:]).to(dtype)
     state = ModelState(model, dtype=dtype)
     with _READING, torch.no_grad():
-        trace = state.run(_traced, model, probe, output)
+        traced = partial(trace_of_rows, output=output, check=_insist_on_rule)
+        trace = state.run(traced, model, probe)
         network = _Reader(trace).network()
         alike = _alike(network, probe, torch.cat(trace.outputs))
     if not alike and dtype != torch.float64:  # large numbers that cancel, perhaps
@@ -99,18 +101,6 @@ def read_network(model: nn.Module, x: Tensor, dtype: torch.dtype, output: Output
             " its code for each: are examples mixed, or outputs random?"
         )
     return network
-
-
-def _traced(model: nn.Module, probe: Tensor, output: Output) -> Trace:
-    try:
-        a, b = probe[:2].clone(), probe[2:].clone()
-        return Trace(model, a, b, output=output, check=_insist_on_rule)
-    except (RuntimeError, TypeError, IndexError) as error:
-        if out_of_memory(error):
-            raise
-        message = str(error).partition("\n")[0]
-        shape = tuple(probe.shape[1:])
-        raise ValueError(f"model does not take inputs of shape {shape}: {message}") from error
 
 
 def _insist_on_rule(call: Call) -> None:
