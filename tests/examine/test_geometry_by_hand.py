@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from vademecum.approximation import Segments
+from vademecum.canvas import svg
 from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing
 from vademecum.examine._study import Study
@@ -104,3 +105,36 @@ def test_outputs_of_one_input_are_drawn_as_they_are():
 )
 def test_shares_in_words(value, words):
     assert geometry._share(value) == words
+
+
+def test_nothing_of_the_picture_of_pieces_beside_an_orbit_is_cut_off():
+    """A figure is as large as it is saved, and all of its words lie within."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(25, 6), nn.ReLU(), nn.Linear(6, 2))
+    items = list(geometry.geometry(images(model, 5), Clock(math.inf)))
+    figure = [each.draw for each in items if isinstance(each, Drawing)][-1]()
+    titles = [axes.get_title() for axes in figure.axes]
+    assert len(titles) == 2
+    svg(figure)
+    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+    assert min(box.x0, box.y0, width - box.x1, height - box.y1) > -0.01
+
+
+class Mixing(nn.Module):
+    """Nodes that know their place."""
+
+    def forward(self, x, edge_index):
+        return x * torch.arange(1.0, len(x) + 1)[:, None]
+
+
+def test_the_error_of_one_graph_is_over_its_moves():
+    x, edges = torch.ones(9, 2), torch.tensor([[0, 1, 2], [1, 2, 3]])
+    study = Study(Mixing(), (x, edges))
+    (symmetry,) = applicable(study, study.data.x, study.outputs())
+    told, found = list(geometry._moved(study, symmetry, 8))
+    assert isinstance(told, geometry.Measurement)
+    assert isinstance(found, EquivarianceError)
+    moved = [i for i, g in enumerate(found.elements) if g != symmetry.group.identity]
+    each = found.errors[moved].double()
+    assert told.n == 1
+    assert told.error == pytest.approx(float(each.std()) / math.sqrt(len(moved)))
+    assert f"; one input, moved {len(moved)} times, error of their mean" in told.method

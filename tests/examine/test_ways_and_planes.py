@@ -89,6 +89,16 @@ def test_pieces_are_named_whatever_was_counted():
     assert "On the rectangle around three examples it" in sentence(both._replace(share=1.0))
 
 
+def test_one_piece_is_not_many():
+    one = _regions.Pieces(between=1.0)
+    assert sentence(one) == "The way from one example to another crosses 1 linear piece."
+    segment: Any = SimpleNamespace()
+    words = "From the least example to the largest it has 1 linear piece."
+    assert sentence(one._replace(segment=segment)) == words
+    words = "From the least example to the largest it has 2 linear pieces."
+    assert sentence(one._replace(segment=segment, between=2.0)) == words
+
+
 def test_one_input_that_is_the_same_for_all_is_told_of():
     x = torch.full((9, 1), 0.3)
     study = Study(nn.Sequential(nn.Linear(1, 4), nn.ReLU(), nn.Linear(4, 2)), x)

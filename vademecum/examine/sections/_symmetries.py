@@ -147,7 +147,8 @@ def measured(study: Study, symmetry: Symmetry, x: Any) -> Iterator[Measurement |
         spread = float(errors.std()) / sqrt(len(errors))
     stay = "of outputs that should stay as they are" if symmetry.out_action is None else (
         "of outputs that should move along")  # fmt: skip
-    how = f"mean relative change {stay}, under {symmetry.words}; n examples, error of their mean"
+    over = "n examples" if len(each) > 1 else f"one input, moved {len(errors)} times"
+    how = f"mean relative change {stay}, under {symmetry.words}; {over}, error of their mean"
     alone = tuple(each.tolist()) if len(each) > 1 else ()
     value = float(each.mean())
     yield Measurement(f"{symmetry.name}_error", value, spread, "", len(each), how, alone)

@@ -120,10 +120,12 @@ def _sentence(known: Pieces, errors: dict[str, Measurement]) -> str:
         words.append(f"On {where} it consists of {count:,} linear piece{'s' * (count != 1)}")
     if known.segment is not None:
         words.append(
-            f"from the least example to the largest it has {known.between:g} linear pieces"
+            f"from the least example to the largest it has {known.between:g}"
+            f" linear piece{'s' * (known.between != 1)}"
         )
     elif known.between is not None:
-        count, of = counted(known.between), "linear pieces" if known.regions is None else "of them"
+        count, one = counted(known.between), known.between == 1
+        of = f"linear piece{'s' * (not one)}" if known.regions is None else "of them"
         words.append(f"the way from one example to another crosses {count} {of}")
     if known.why_not and known.regions is None:
         where = "" if known.between is None else " on a plane"
@@ -162,6 +164,7 @@ def _drawn(known: Pieces, worst: EquivarianceError | None) -> "Figure":
     if both and worst is not None:
         draw_orbit(worst, axes[1])
         axes[1].set_title("one example, moved: relative change of outputs")
+        figure.draw_without_rendering()  # one layout of two panels as wide as high cuts words off
     return figure
 
 
