@@ -1,11 +1,17 @@
-"""How far inputs may change, and which examples are attacked."""
+"""How far inputs may change, which examples are attacked, and what is told of how far it took."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from vademecum.examine import _study
+from vademecum.examine._clock import Clock
 from vademecum.examine._study import Study
+from vademecum.examine.sections import robustness
 from vademecum.examine.sections._attacked import Subject, ball_of
 from vademecum.examine.sections._fresh import best_examples
 
@@ -50,3 +56,55 @@ def test_as_many_examples_are_attacked_as_are_planned_and_there(monkeypatch, n, 
     assert y.tolist() == examples.y[:7].tolist()
     assert y.dtype == torch.int64
     assert subject.knobs("attack")["box"] is None
+
+
+@pytest.mark.parametrize(
+    ("radii", "median", "interval", "never", "half"),
+    [
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 0.3, (0.1, 0.6), 0, True),
+        ([0.1, 0.2, 0.3, math.inf, math.inf, 0.4], 0.3, (0.1, 1.0), 2, True),
+        ([0.1, 0.2, math.inf, math.inf, math.inf, math.inf], 1.0, (0.1, 1.0), 4, False),
+        ([0.0, 0.0, 0.3, math.inf, 0.0, 0.0], 0.0, (0.0, 1.0), 1, True),
+    ],
+)
+def test_changes_that_were_not_found_are_none(monkeypatch, radii, median, interval, never, half):
+    found = SimpleNamespace(radius=torch.tensor(radii).double())
+    monkeypatch.setattr(robustness, "minimal_radius", lambda *_, **__: found)
+    x, said = torch.linspace(0, 1, 30).view(6, 5), dict[str, Any]()
+    study = Study(nn.Linear(5, 3), x, torch.arange(6) % 3)
+    examples = best_examples(study)
+    assert examples is not None
+    subject = Subject(study, study.network, ball_of(x), examples)
+    (told,) = robustness._radii(subject, Clock(math.inf), said)
+    assert isinstance(told, robustness.Measurement)
+    assert (told.value, told.error) == (pytest.approx(median), pytest.approx(interval))
+    assert (f", 1 where none was found (of {never}); an upper" in told.method) is bool(never)
+    words, whole = (
+        robustness._sentence(subject.ball, said),
+        f"half of the answers within {median:g}",
+    )
+    assert words == ("" if not median else f"half of the answers change within {median:g}." if half
+                     else f"no changes were found that change {whole}.")  # fmt: skip
+
+
+class AtLeastTwo(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, x):
+        if len(x) < 2:
+            raise RuntimeError("one is too few")
+        return self.layer(x)
+
+
+def test_of_what_takes_no_single_example_nothing_is_proven():
+    """An attack may come to its last example, and fail as well."""
+    x, said = torch.randn(12, 5), dict[str, Any]()
+    study = Study(AtLeastTwo(), x, torch.arange(12) % 3)
+    examples = best_examples(study)
+    assert examples is not None
+    subject = Subject(study, study.network, ball_of(x), examples)
+    assert not list(robustness._certified(subject, Clock(math.inf), said))
+    words = robustness._sentence(subject.ball, said)
+    assert words.startswith("nothing was proven: model does not take inputs of shape (1, 5)")

@@ -136,10 +136,13 @@ def _radii(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Ite
         x, y = subject.some(m)
         knobs = subject.knobs("radii")
         found = minimal_radius(model, x, y, norm="linf", largest=ball.unit, **knobs).radius
-        each = found.clamp(max=ball.unit)
+        each, never = found.clamp(max=ball.unit), int((found > ball.unit).sum())
         value = said["radius"] = float(each.median())
+        said["no radius"] = float(found.median()) > ball.unit
         how = "smallest change of the largest entry that was found to change the answer, 0 where it"
-        how += " is wrong without; an upper bound, median of n examples, exact interval of 95 %"
+        how += " is wrong without"
+        how += f", {ball.unit:.3g} where none was found (of {never})" if never else ""
+        how += "; an upper bound, median of n examples, exact interval of 95 %"
         low, high = median_interval(each)
         interval = max(low, 0.0), min(high, ball.unit)  # where all are
         yield Measurement("median_radius", value, interval, "of inputs", m, how)
@@ -149,10 +152,10 @@ def _certified(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator
     """What intervals prove, and of as many as there is work for what linear bounds do."""
     model, m = subject.model, min(_SOME, subject.examples.n)
     x, y = subject.some(m)
-    trace = shape_trace(model, x[:1])
-    units = trace.activation_bytes / x.element_size()
-    last = min(m, int(_LINEAR / max(units * trace.multiply_adds, 1)))
     try:
+        trace = shape_trace(model, x[:1])
+        units = trace.activation_bytes / x.element_size()
+        last = min(m, int(_LINEAR / max(units * trace.multiply_adds, 1)))
         proven, assumes = _by_intervals(subject, x, y)
         yield from _proven(subject, proven, 0, assumes, said)
         needed = units * clock.pass_seconds(model, subject.some(_OF_16)[0]) / _OF_16
@@ -166,7 +169,7 @@ def _certified(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator
             )  # fmt: skip
             proven[:many] |= found.margin > 0
             yield from _proven(subject, proven, many, found.assumes or assumes, said)
-    except ValueError as error:  # which names the step that has no bounds
+    except ValueError as error:  # which names the step that has no bounds, or takes no one example
         how = "no linear bounds" if "certified" in said else "not certified"
         said[how] = str(error).partition("\n")[0]
 
@@ -242,7 +245,10 @@ def _sentence(ball: Ball, said: dict[str, Any]) -> str:
         listed = ", ".join(said["flags"])
         words.append(f"but gradients mislead attacks ({listed}), so that this shows nothing")
     if said.get("radius"):
-        words.append(f"half of the answers change within {said['radius']:.3g}")
+        found = "no changes were found that change half of the answers" if said["no radius"] else (
+            "half of the answers change"
+        )  # fmt: skip
+        words.append(f"{found} within {said['radius']:.3g}")
     if "certified" in said:
         share, many = said["certified"], said["certificates"]
         within = f"{ball.radius(_SURE):.2g}"
