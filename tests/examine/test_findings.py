@@ -169,6 +169,12 @@ def test_severity_is_the_weight_and_how_far_it_is_beyond(name, number, severity)
     assert found.severity == pytest.approx(severity, abs=5e-4)
 
 
+@pytest.mark.parametrize(("number", "words"), [(-4.0, "loses 4.0"), (-math.inf, "loses inf")])
+def test_what_is_lost_is_told_without_a_sign(number, words):
+    found = findings((Section("signal", "measured", (_one("vanishing_index", number),)),))
+    assert found[0].text.startswith(f"The gradient {words} decades")
+
+
 def _one(name: str, value: float, error: float | tuple[float, float] | None = None) -> Measurement:
     return Measurement(name, value, error)
 

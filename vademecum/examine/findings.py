@@ -37,7 +37,8 @@ class Rule(NamedTuple):
     weight: float
     """How serious it is, from 1 to 5."""
     text: str
-    """What is wrong, with the number as {number} and what is measured before it by name."""
+    """What is wrong, with the number as {number}, without its sign as {size}, and what is measured
+    before it by name."""
     advice: str
     """What to do, with measurements of the section by name."""
     otherwise: str = ""
@@ -52,7 +53,8 @@ class Rule(NamedTuple):
             return None
         if not (number > self.threshold if self.above else number < self.threshold):
             return None
-        known = {m.name: m.value for m in section.measurements} | {"number": number}
+        known = {m.name: m.value for m in section.measurements}
+        known |= {"number": number, "size": abs(number)}
         text = self.text.format_map(known)
         try:
             advice = self.advice.format_map(known)
@@ -183,7 +185,7 @@ RULES = (
          "{number:.0%} of the units give the same for every example: they are dead.",
          "Begin anew with biases near 0 and a smaller learning rate, or take leaky units."),
     Rule("vanishing", "signal", _high("vanishing_index"), False, -3, 4.0,
-         "The gradient loses {number:.1f} decades on its way to the first layer: it vanishes.",
+         "The gradient loses {size:.1f} decades on its way to the first layer: it vanishes.",
          "Take the proposed scales of weights, normalisation, or shortcuts."),
     Rule("exploding", "signal", _low("vanishing_index"), True, 3, 4.0,
          "The gradient gains {number:.1f} decades on its way to the first layer: it explodes.",
