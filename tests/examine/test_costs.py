@@ -75,6 +75,22 @@ def test_examples_whose_graphs_there_is_room_for(room, fit):
     assert study.fitting(2.0) == fit
 
 
+class Together(nn.Module):
+    """It takes a single example for a batch of rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(36, 3)
+
+    def forward(self, x):
+        return self.layer(x.squeeze().flatten(1))
+
+
+def test_the_graph_of_an_example_is_seen_from_as_many_as_the_network_takes():
+    of_one = 4 * (36 + 3)
+    assert Study(Together(), torch.rand(40, 1, 6, 6), memory=25 * of_one).fitting(1.0) == 25
+
+
 def test_room_for_a_model_and_more():
     model = perceptron()
     own = 4 * (6 * 9 + 9 + 9 * 2 + 2)

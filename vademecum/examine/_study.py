@@ -215,7 +215,8 @@ class Study:
         if self.n is None:
             return None
         if "bytes" not in self._cache:
-            self._cache["bytes"] = graph_bytes(self.network, self.take(1)[0])
+            few = min(_PROBE, self.n)  # as of multiply_adds
+            self._cache["bytes"] = max(graph_bytes(self.network, self.take(few)[0]) // few, 1)
         return min(self.n, max(2, int(self.room / (times * self._cache["bytes"]))))
 
     def whole(self) -> bool:
