@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vademecum.examine._clock import Clock, OutOfTime
+from vademecum.examine._clock import Clock, OutOfTime, _growth
 
 
 class Time:
@@ -194,3 +194,16 @@ def test_work_that_goes_on_from_what_was_done_before(took, sizes, cut):
     assert clock.cut.startswith(cut)
     assert bool(clock.cut) == bool(cut)
     assert clock.left() > 0
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "limit", "factor"),
+    [
+        ((1.0, 3.0), (2.0, 5.0), 13.0, 3.0),  # 2 s for each, on a line: 4 more in 8 s
+        ((1.0, 1.0), (2.0, 10.0), 20.0, 2.0),  # dearer than in proportion, by an accident
+        ((1.0, 10.0), (2.0, 10.0), 20.0, 1 + 8.0),  # for nothing: an eighth of 5 s each
+        ((1.0, 1.0), (2.0, 4.0), 0.0, 0.0),
+    ],
+)
+def test_how_much_more_work_fits_into_a_time(before, now, limit, factor):
+    assert _growth(before, now, limit) == pytest.approx(factor)

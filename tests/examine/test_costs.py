@@ -28,6 +28,24 @@ def test_a_graph_has_at_least_its_ends():
     assert graph_bytes(model, torch.randn(3, 6)) == 4 * 3 * (6 + 2)
 
 
+class Narrowing(nn.Module):
+    def forward(self, x):
+        return x.repeat(1, 10)[:, :1].square()
+
+
+def test_of_what_is_kept_in_part_the_whole_is_held():
+    """The square needs a column of 60, which keeps the other 59."""
+    x = torch.randn(3, 6, requires_grad=True)
+    assert graph_bytes(Narrowing(), x) == 4 * 3 * 60
+
+
+@torch.no_grad()
+def test_graphs_are_those_of_evaluation_whatever_the_mode_around_them():
+    model = nn.Sequential(nn.Linear(6, 9), nn.Dropout(), nn.Linear(9, 2)).train()
+    assert graph_bytes(model, torch.randn(3, 6)) == 4 * 3 * (6 + 9)
+    assert model.training
+
+
 class Writing(nn.Module):
     def forward(self, x):
         return x.mul_(2).sum(1)
