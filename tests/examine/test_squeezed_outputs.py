@@ -64,3 +64,23 @@ def test_networks_that_keep_the_axis_are_taken_as_they_are():
     model, x = nn.Linear(6, 3), torch.randn(9, 6)
     assert Study(model, x).network is model
     assert Study(model, x).output is None
+
+
+class OwnLoss(nn.Module):
+    """One number for all examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.layer(x).square().mean()
+
+
+def test_one_number_for_all_examples_is_no_row_of_the_first():
+    draw, x, y = torch.Generator().manual_seed(0), torch.randn(40, 6), torch.randn(40)
+    found: Any = examine(OwnLoss(), x, y, loss=lambda z, _: z, generator=draw, budget=math.inf,
+                         sections=["curvature", "generalisation"])  # fmt: skip
+    assert found["curvature"].largest_eigenvalue > 0
+    assert not found["generalisation"].measurements
+    assert "outputs of model must be rows for examples" in found["generalisation"].reason

@@ -95,7 +95,7 @@ def with_an_axis_of_examples(look: FirstLook, model: nn.Module, one: Any) -> Fir
         model: The network.
         one: One of them, with its axis.
     """
-    if not isinstance(look.z, Tensor):
+    if not isinstance(look.z, Tensor) or not look.z.ndim:  # one number for all has no such axis
         return look
     args, kwargs = call_arguments(one)
     try:

@@ -243,6 +243,8 @@ class Study:
             for i in range(0, data.n, self.batch):
                 x, _ = data.rows(slice(i, i + self.batch))
                 parts.append(called(self.network, map_tensors(x, Tensor.clone)))
+                if not parts[-1].ndim:
+                    raise ValueError("outputs of model must be rows for examples, got one number")
                 entries += parts[-1].numel()
                 if entries >= _ENTRIES:
                     break
