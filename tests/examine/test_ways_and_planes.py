@@ -142,3 +142,20 @@ def test_both_diagonals_of_a_plane_are_looked_at():
     plane = Plane(torch.zeros(3), *torch.eye(3)[:2], low=(0.0, 0.0), high=(1.0, 1.0))
     study = Study(nn.Sequential(layer, nn.ReLU()), torch.rand(4, 3).double())
     assert _regions._in_sight(study, plane, 100) == 9 * 1 / 2
+    assert _regions._in_sight(study, plane, 5) == 9 * 1 / 2  # not as many as a diagonal has pieces
+    assert _regions._in_sight(study, plane, 4) == float("inf")
+
+
+def test_some_times_as_many_polygons_as_were_in_sight_are_found(monkeypatch):
+    """A grid of 31 x 31, of which 100 were in sight."""
+    layer = nn.Linear(3, 60).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(3)[:2].repeat_interleave(30, 0))
+        layer.bias.copy_(-(torch.arange(60) % 30 + 0.5) / 30)
+    plane = Plane(torch.zeros(3), *torch.eye(3)[:2], low=(0.0, 0.0), high=(1.0, 1.0))
+    monkeypatch.setattr(_regions, "_in_sight", lambda *_: 100)
+    study = Study(nn.Sequential(layer, nn.ReLU()), torch.rand(4, 3).double())
+    found = _regions._on_plane(study, (plane, torch.rand(3, 3)), 100, _regions.Pieces(density=1.0))
+    assert found is not None
+    assert found.regions is not None
+    assert (len(found.regions.maps), found.share) == (31 * 31, 1.0)
