@@ -58,6 +58,13 @@ def test_as_many_examples_are_attacked_as_are_planned_and_there(monkeypatch, n, 
     assert subject.knobs("attack")["box"] is None
 
 
+def subject_of(model: nn.Module, x: torch.Tensor) -> Subject:
+    study = Study(model, x, torch.arange(len(x)) % 3)
+    examples = best_examples(study)
+    assert examples is not None
+    return Subject(study, study.network, ball_of(x), examples)
+
+
 @pytest.mark.parametrize(
     ("radii", "median", "interval", "never", "half"),
     [
@@ -71,10 +78,7 @@ def test_changes_that_were_not_found_are_none(monkeypatch, radii, median, interv
     found = SimpleNamespace(radius=torch.tensor(radii).double())
     monkeypatch.setattr(robustness, "minimal_radius", lambda *_, **__: found)
     x, said = torch.linspace(0, 1, 30).view(6, 5), dict[str, Any]()
-    study = Study(nn.Linear(5, 3), x, torch.arange(6) % 3)
-    examples = best_examples(study)
-    assert examples is not None
-    subject = Subject(study, study.network, ball_of(x), examples)
+    subject = subject_of(nn.Linear(5, 3), x)
     (told,) = robustness._radii(subject, Clock(math.inf), said)
     assert isinstance(told, robustness.Measurement)
     assert (told.value, told.error) == (pytest.approx(median), pytest.approx(interval))
@@ -101,10 +105,43 @@ class AtLeastTwo(nn.Module):
 def test_of_what_takes_no_single_example_nothing_is_proven():
     """An attack may come to its last example, and fail as well."""
     x, said = torch.randn(12, 5), dict[str, Any]()
-    study = Study(AtLeastTwo(), x, torch.arange(12) % 3)
-    examples = best_examples(study)
-    assert examples is not None
-    subject = Subject(study, study.network, ball_of(x), examples)
+    subject = subject_of(AtLeastTwo(), x)
     assert not list(robustness._certified(subject, Clock(math.inf), said))
     words = robustness._sentence(subject.ball, said)
     assert words.startswith("nothing was proven: model does not take inputs of shape (1, 5)")
+
+
+def certified(subject: Subject, clock: Clock) -> Any:
+    return list(robustness._certified(subject, clock, {}))[-1]
+
+
+@pytest.mark.parametrize("linear", [0, 2**41])
+def test_scores_that_are_equal_prove_nothing(monkeypatch, linear):
+    """What a tie is taken for may change with the order of a sum."""
+    model = nn.Linear(5, 3)
+    torch.nn.init.zeros_(model.weight)
+    torch.nn.init.zeros_(model.bias)
+    monkeypatch.setattr(robustness, "_LINEAR", linear)
+    told = certified(subject_of(model, torch.randn(70, 5)), Clock(math.inf))
+    assert (told.value, told.n, len(told.each)) == (0.0, 64, 64)
+
+
+def test_time_for_linear_bounds_is_not_missed_where_there_is_no_work_for_them(monkeypatch):
+    monkeypatch.setattr(robustness, "_LINEAR", 0)
+    monkeypatch.setattr(Clock, "pass_seconds", lambda *_: 1e9)
+    clock = Clock(60.0, now=lambda: 0.0)
+    assert "by interval bounds alone" in certified(subject_of(nn.Linear(5, 3), torch.randn(9, 5)),
+                                                   clock).method  # fmt: skip
+    assert not clock.cut
+
+
+@pytest.mark.parametrize(("seconds", "cut"), [(0.08, ""), (0.1, "no Lipschitz constant")])
+def test_a_lipschitz_constant_takes_700_passes(monkeypatch, seconds, cut):
+    found = SimpleNamespace(slope=1 + 1e-9, upper=1.0)
+    monkeypatch.setattr(robustness, "lipschitz", lambda *_, **__: found)
+    monkeypatch.setattr(Clock, "pass_seconds", lambda *_: seconds)
+    clock = Clock(60.0, now=lambda: 0.0)
+    subject = subject_of(nn.Linear(5, 3), torch.randn(9, 5))
+    told: list[Any] = list(robustness._lipschitz(subject, clock, {}))
+    assert clock.cut == cut
+    assert [each.value for each in told] == ([] if cut else [1.0, 1.0])  # never above its bound
