@@ -138,3 +138,8 @@ def test_the_error_of_one_graph_is_over_its_moves():
     assert told.n == 1
     assert told.error == pytest.approx(float(each.std()) / math.sqrt(len(moved)))
     assert f"; one input, moved {len(moved)} times, error of their mean" in told.method
+
+
+def test_one_example_is_moved_at_least(monkeypatch):
+    monkeypatch.setattr(geometry, "_ENTRIES", 2)
+    assert geometry._most(Study(nn.Linear(4, 3), torch.rand(12, 4))) == 1
