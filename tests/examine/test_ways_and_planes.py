@@ -70,6 +70,16 @@ def test_a_plane_is_found_behind_many_examples_that_are_equal():
     assert plane[1].tolist() == x[[0, 30, 35]].tolist()
 
 
+def test_examples_on_a_line_span_no_plane_and_later_ones_may():
+    x = torch.zeros(30, 3)
+    x[:, 0] = torch.arange(30.0)
+    assert _regions._plane(x) is None
+    x[9, 1] = 1.0
+    plane = _regions._plane(x)
+    assert plane is not None
+    assert plane[1].tolist() == x[[0, 1, 9]].tolist()
+
+
 def sentence(known: _regions.Pieces) -> str:
     return geometry._sentence(known, {})
 
