@@ -148,3 +148,9 @@ def test_best_temperature_scales_with_the_scores():
     other: Any = best_temperature(1e6 * z, y)
     assert other.value == pytest.approx(1e6 * one.value, rel=1e-6)
     assert other.error == pytest.approx(1e6 * one.error, rel=1e-5)
+
+
+def test_no_confidence_is_further_off_than_one():
+    wrong = binned(torch.tensor([0.9, 0.95]), torch.tensor([False, False]), 2)
+    assert wrong.error()[0] == pytest.approx(math.sqrt((0.9**2 + 0.95**2) / 2))
+    assert wrong.error()[2] == 1.0

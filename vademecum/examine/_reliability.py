@@ -92,7 +92,7 @@ class Bins(NamedTuple):
         size = float(noise.square().sum()) / total
         seen, freedom = (square + total) / size, total / size
         low, high = (size * _noncentrality(seen, freedom, q) for q in (1 - _TAIL, _TAIL))
-        return math.sqrt(square), math.sqrt(low), math.sqrt(high)
+        return math.sqrt(square), math.sqrt(low), min(math.sqrt(high), 1.0)  # all there can be
 
 
 def _noncentrality(x: float, freedom: float, q: float) -> float:

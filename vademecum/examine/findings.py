@@ -229,7 +229,7 @@ RULES = (
          "Normalise between layers, or begin anew with the proposed scales of weights."),
     Rule("forgotten", "representations", _lost, True, 0.05, 1.5,
          "More can be read off an earlier layer than off the last one, by at least {number:.0%}.",
-         "Take features off {best_layer} for other tasks, or train the layers behind it anew."),
+         "Take features off '{best_layer}' for other tasks, or train the layers behind it anew."),
     Rule("calibration", "calibration", _low("calibration_error"), True, 0.05, 3.0,
          "What it says of its sureness is off by at least {number:.0%}.",
          "Divide its scores by a number fitted on examples that it has not seen (on these"

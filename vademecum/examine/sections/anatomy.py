@@ -156,8 +156,8 @@ def _shares(trace: ShapeTrace) -> list[tuple[str, int]]:
     """The multiply-adds of the model's own modules, the largest first."""
     found = Counter[str]()
     for row in trace.calls:
-        name = row.name.split(".")[0] or "its own code"
-        found[name] += row.multiply_adds
+        name = row.name.split(".")[0]
+        found[f"'{name}'" if name else "its own code"] += row.multiply_adds
     return [(name, count) for name, count in found.most_common() if count]
 
 

@@ -267,6 +267,6 @@ def _drawn(values: Tensor) -> "Figure":
     figure, axes = panels((6.4, 3.2))
     kept = values[values > 1e-12 * values[0]]
     axes.loglog(torch.arange(1, len(kept) + 1), kept, ".-", ms=3)
-    axes.set_xlabel("eigenvalue")
+    axes.set_xlabel("eigenvalues, the largest first")
     axes.set_ylabel("rate of learning")
     return figure

@@ -213,7 +213,7 @@ def _scores(
 
 
 def _sentence(probe: LinearProbe | None, ranks: dict[str, float], words: str, of: str) -> str:
-    names, values = [name or "the network" for name in ranks], list(ranks.values())
+    names, values = [f"'{name}'" if name else "the network" for name in ranks], [*ranks.values()]
     text = (
         f"Effective rank goes from {values[0]:.3g} ({names[0]}) to {values[-1]:.3g} ({names[-1]})"
     )
