@@ -54,6 +54,24 @@ class Mask(torch.autograd.Function):
         return g[0], None
 
 
+class MaskOfGradients(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h):
+        ctx.mask = torch.rand(h.shape[1])
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, *g):
+        return g[0] * ctx.mask.to(g[0])
+
+
+def for_the_way_back(h, x):
+    mask, h = torch.rand(h.shape[1]), h.clone()
+    if h.requires_grad:
+        h.register_hook(lambda g: g * mask.to(g))
+    return h
+
+
 def in_place(h, x):
     h = h.clone()
     h[0].uniform_()
@@ -124,6 +142,8 @@ USED = {
     "written out": written_out,
     "written under a view": written_under_a_view,
     "kept": kept,
+    "kept by a function of one's own": lambda h, x: MaskOfGradients.apply(h),
+    "kept for the way back": for_the_way_back,
     "its shape": lambda h, x: h * torch.randn(2).shape[0],
     "seeded": seeded,
     "its generator": resampled,

@@ -3,8 +3,9 @@
 Numbers that move outputs may leave them alike by chance, so that no comparison of passes tells. But
 some code draws first and looks afterwards whether the model is in training at all. Such draws are
 idle: fresh tensors that no function of torch is given afterwards, nor any of its operations below
-these, as scripted code and slices give them, and that nothing keeps. All else counts as used: what
-is drawn in place, or by code that goes around torch's functions.
+these, as scripted code and slices give them, and that nothing keeps, not even a graph for the way
+back. All else counts as used: what is drawn in place, or by code that goes around torch's
+functions.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def uses_draws(model: nn.Module, run: Callable[[], Any]) -> bool:
     )
     try:
         with watch, _Below(watch):
-            run()
+            _done = run()  # whose graph may keep draws for the way back
     finally:
         for hook in hooks:
             hook.remove()
