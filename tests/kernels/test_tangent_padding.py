@@ -1,6 +1,7 @@
 """Linearised networks with embeddings, whose rows for padding do not move."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -39,21 +40,38 @@ def test_padding_is_held_fast(padding):
 class LooksUp(nn.Module):
     """Rows by torch's own function, which takes any index below 0 for no padding."""
 
-    def __init__(self, padding: int, *, named: bool):
+    def __init__(self, padding: int, *, named: bool, look: Callable[..., Tensor]):
         super().__init__()
         self.table, self.padding, self.named = nn.Parameter(torch.randn(5, 3)), padding, named
+        self.look = look
 
     def forward(self, ids: Tensor) -> Tensor:
         if self.named:
-            return torch.embedding(weight=self.table, indices=ids, padding_idx=self.padding).sin()
-        return torch.embedding(self.table, ids, self.padding).sin()
+            return self.look(weight=self.table, indices=ids, padding_idx=self.padding).sin()
+        return self.look(self.table, ids, self.padding).sin()
 
 
 @pytest.mark.parametrize("padding", [0, 4, -1])
 @pytest.mark.parametrize("named", [False, True])
-def test_padding_of_rows_that_no_layer_holds(padding, named):
+@pytest.mark.parametrize(
+    "look", [torch.embedding, torch.ops.aten.embedding, torch.ops.aten.embedding.default]
+)
+def test_padding_of_rows_that_no_layer_holds(look, padding, named):
     torch.manual_seed(1)
-    model, ids = LooksUp(padding, named=named).double(), torch.tensor([[0, 1, 4], [3, 0, 0]])
+    model, ids = (
+        LooksUp(padding, named=named, look=look).double(),
+        torch.tensor([[0, 1, 4], [3, 0, 0]]),
+    )
     h = LinearizedNetwork(model)
+    beta = displaced(h)
+    torch.testing.assert_close(h(ids).detach(), dense(model, beta, ids))
+
+
+def test_padding_in_an_exported_program():
+    torch.manual_seed(1)
+    ids = torch.tensor([[0, 1, 4], [3, 0, 0], [2, 4, 4]])
+    model = Words(0).double()
+    nn.init.normal_(model.words.weight)
+    h = LinearizedNetwork(torch.export.export(model, (ids,)).module())
     beta = displaced(h)
     torch.testing.assert_close(h(ids).detach(), dense(model, beta, ids))

@@ -41,9 +41,10 @@ from vademecum.models import (
 __all__ = ["LinearizedNetwork"]
 
 Tensors = dict[str, Tensor]
+_ATEN = torch.ops.aten.embedding  # what exported programs call
 _LOOKS_UP: dict[Any, tuple[str, str, str]] = {
     F.embedding: ("input", "weight", "padding_idx"),
-    torch.embedding: ("weight", "indices", "padding_idx"),
+    **dict.fromkeys((torch.embedding, _ATEN, _ATEN.default), ("weight", "indices", "padding_idx")),
 }
 
 
