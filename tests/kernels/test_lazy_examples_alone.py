@@ -30,6 +30,16 @@ def test_a_model_that_takes_all_examples_alone(layer, reason):
         lazy_ratio(layer(4, 3).double(), X)
 
 
+class ByNumPy(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        return torch.as_tensor(super().forward(input).numpy())
+
+
+def test_a_model_without_derivatives_says_so():
+    with pytest.raises(RuntimeError, match=r"^Can't call numpy\(\) on Tensor that requires grad"):
+        lazy_ratio(ByNumPy(4, 3).double(), X)
+
+
 def test_a_model_that_takes_none_says_why():
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         lazy_ratio(InPairs(5, 3).double(), X)

@@ -63,6 +63,14 @@ def test_memory_is_for_the_basis_and_two_more(vectors, asked):
     assert {options["subspace"] for _, options in asked} == {min(vectors - 2, 26)}
 
 
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_squares_that_leave_the_range(unit):
+    """Of c |theta|^2 / 2 at theta = (1, 1) the curvature is c, and the slope 2^(1/2) c."""
+    found = lazy_ratio(Form(torch.full((2,), unit)), torch.ones(1, 1))
+    assert found.gradient_norm.item() == pytest.approx(2**0.5 * unit)
+    assert found.ratio.item() == pytest.approx(0.5 / unit)
+
+
 def test_memory_that_ran_out_is_told():
     class Greedy(nn.Linear):
         def forward(self, input: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from vademecum.arguments import number, whole
+from vademecum.arrays import lengths
 from vademecum.foundations import LinearOperator, eigsh
 from vademecum.gradients.network_function import Functional, functional
 from vademecum.models import (
@@ -110,7 +111,8 @@ def lazy_ratio(
     Raises:
         ValueError: If there are no parameters, or an output does not depend on them, or batch
             normalisation has no running statistics, or the model fails for an example alone, or
-            second derivatives are not symmetric within `tol`.
+            second derivatives are not symmetric: up to rounding, and in double precision within
+            `tol` at least.
         RuntimeError: If the model recomputes activations (`torch.utils.checkpoint`).
 
     References:
@@ -150,23 +152,34 @@ def lazy_ratio(
             tick(1)
     hessian, gradient, _, converged = zip(*rows, strict=True)
     h, g = (torch.stack(t).view(n, *shape) for t in (hessian, gradient))
-    ratio = torch.where(h > 0, h / g.square(), torch.zeros_like(h))
+    ratio = torch.where(h > 0, h / g / g, torch.zeros_like(h))  # the square may overflow
     done = torch.tensor(converged, device=h.device).view(n, *shape)
     return LazyRatio(ratio, h, g, applications, done)
 
 
 def _alone(f: Functional, theta: Tensor, x: Any, i: int) -> Any:
     """What the network gives for one example by itself."""
+    one = map_tensors(x, itemgetter(slice(i, i + 1)))
     try:
         with twice_differentiable():
-            return f(theta, map_tensors(x, itemgetter(slice(i, i + 1))))
+            return f(theta, one)
     except FAILURES as error:
         if out_of_memory(error):
             raise
         with torch.no_grad():
             f(f.theta, x)  # which may fail as well, and for a better reason
+            if _takes(f, one):  # only not for derivatives
+                raise
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise Entangled(f"model must take one example at a time: {reason}") from error
+
+
+def _takes(f: Functional, x: Any) -> bool:
+    try:
+        f(f.theta, x)
+    except FAILURES:
+        return False
+    return True
 
 
 def _norms(
@@ -175,7 +188,7 @@ def _norms(
     """The norms of the Hessian and of the gradient of one output, products made, convergence."""
     with twice_differentiable():
         (slope,) = torch.autograd.grad(entry, theta, create_graph=True)
-    length = torch.linalg.vector_norm(slope.detach())
+    length = lengths(slope.detach())
     if not slope.requires_grad:  # it is linear in the parameters
         return torch.zeros_like(length), length, 0, True
 
