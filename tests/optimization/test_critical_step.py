@@ -116,6 +116,13 @@ def test_a_loss_that_falls_until_it_is_no_number():
     assert (found.value, found.converged) == (math.inf, False)
 
 
+def test_a_loss_that_is_no_number_on_the_way_is_told():
+    """Of (z - 1)^2 the zero is 2, where the line through the ends leads at once."""
+    hole = lambda z, _: torch.where((z - 2).abs() < 0.1, math.nan, (z - 1) ** 2).sum()  # noqa: E731
+    with pytest.raises(ValueError, match=r"a number within 0\.5 and 4, got nan at eta = 2"):
+        critical_step(Places([0.0]), X, direction=torch.ones(1).double(), start=0.5, loss=hole)
+
+
 class Places(nn.Module):
     """Parameters that are the outputs, so that a loss sees where each step leads."""
 

@@ -104,7 +104,8 @@ def critical_step(
             default its `.logits` if it has such, else all of it.
 
     Raises:
-        ValueError: If the loss does not fall along the direction, or is not one finite number.
+        ValueError: If the loss does not fall along the direction, or is not one finite number at
+            the start, or is no number between steps where it is one.
 
     Example:
         >>> x, y = torch.tensor([[1.0]]), torch.zeros(1, 1)
@@ -187,6 +188,10 @@ class _Search:
         if eta not in self._known:
             self.passes += 1
             gain = self._value(eta) - self.at_start
+            if 0 < self.low < eta < self.high < math.inf and math.isnan(gain):
+                raise ValueError(
+                    f"loss must be a number within {self.ends}, got nan at eta = {eta:.3g}"
+                )
             self._known[eta] = gain / eta
             if not math.isfinite(gain):
                 self._wall = min(self._wall, eta)
