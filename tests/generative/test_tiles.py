@@ -31,5 +31,5 @@ def test_tiles_are_no_larger_than_pays(device, most, memory):
 
 def test_the_middle_is_in_double_precision():
     x = torch.tensor([[1.0, 5.0], [1.0 + 2**-23, 5.0]])
-    found = centre(x, torch.tensor([[4.0, -5.0]]))
-    assert found.tolist() == [(1 + 2**-24 + 4) / 2, 0]
+    y = torch.tensor([[4.0, -5.0], [4.0 + 2**-21, -5.0]])
+    assert centre(x, y).tolist() == [(1 + 2**-24 + 4 + 2**-22) / 2, 0]
