@@ -150,6 +150,17 @@ def test_the_first_steps(theta, length):
     torch.testing.assert_close(steps[1:] / steps[:-1], torch.full((6,), 8.0))
 
 
+@pytest.mark.parametrize("start", [0.1, 0.3, 1.0, 1.9, 2.0, 5.0])
+def test_the_first_of_many_steps_that_win_nothing(start):
+    """The loss falls until 1, is back at 2, and stays as it is."""
+    step = critical_step(
+        Places([0.0]), X, direction=torch.ones(1).double(), start=start,
+        loss=lambda z, _: ((z - 1).abs() - 1).clamp(max=0).sum(),
+    )  # fmt: skip
+    assert step.value == pytest.approx(2, rel=1e-3)
+    assert step.converged
+
+
 @pytest.mark.parametrize("tol", [0.2, 0.03, 1e-3])
 def test_the_tolerance_is_kept(tol):
     """On losses that are far from quadratic, where a power of z / c meets the line, at c."""

@@ -192,7 +192,7 @@ class _Search:
                 raise ValueError(
                     f"loss must be a number within {self.ends}, got nan at eta = {eta:.3g}"
                 )
-            self._known[eta] = gain / eta
+            self._known[eta] = gain / eta or math.ulp(0.0)  # or any such step would be the zero
             if not math.isfinite(gain):
                 self._wall = min(self._wall, eta)
             elif gain < 0:
