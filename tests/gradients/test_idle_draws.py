@@ -144,7 +144,7 @@ USED = {
     "kept": kept,
     "kept by a function of one's own": lambda h, x: MaskOfGradients.apply(h),
     "kept for the way back": for_the_way_back,
-    "its size by name": lambda h, x: h * torch.numel(input=torch.randn(1)),
+    "its kind by name": lambda h, x: h * torch.is_floating_point(input=torch.randn(1)),
     "its shape": lambda h, x: h * torch.randn(2).shape[0],
     "seeded": seeded,
     "its generator": resampled,
