@@ -163,46 +163,6 @@ def test_products_with_weights_in_any_spelling_are_linear_layers():
         assert last(model, x)[1].second_moment == pytest.approx(wanted)
 
 
-def test_batch_statistics_of_data_are_believed():
-    norm = nn.BatchNorm1d(4).double()
-    with torch.no_grad():
-        norm.running_mean.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))  # pyright: ignore
-        norm.weight.fill_(3.0)
-        norm.bias.fill_(2.0)
-    x = 1 + torch.arange(4) + torch.randn(500, 4).double()
-    found, guess = last(norm, x)
-    assert guess.second_moment == pytest.approx(13, rel=1e-4)
-    assert found.second_moment == pytest.approx(13, rel=0.1)
-
-
-def test_batch_statistics_take_off_what_examples_share():
-    """Of inputs that share half of their square nothing is left but -1 / (n - 1)."""
-    torch.manual_seed(5)
-    x = (torch.randn(64, 400) + torch.randn(400)).double()
-    model = nn.Sequential(nn.Linear(400, 400), nn.BatchNorm1d(400, momentum=None)).double()
-    model(x)
-    found, guess = last(model, x)
-    assert found.correlation == pytest.approx(-1 / 63, abs=1e-3)
-    assert guess.correlation == pytest.approx(-1 / 63, abs=0.06)
-    by_batch = nn.Sequential(nn.Linear(400, 9), nn.BatchNorm1d(9, track_running_stats=False))
-    assert signal_propagation(by_batch, x.float()).rows[1].note == "no prediction: BatchNorm1d"
-
-
-@pytest.mark.parametrize("norm", [lambda: nn.InstanceNorm2d(60), lambda: nn.GroupNorm(30, 60)])
-def test_means_of_small_groups_are_taken_off(norm):
-    torch.manual_seed(6)
-    x = torch.randn(8, 20, 6, 6) + torch.randn(20, 1, 1) + torch.randn(8, 20, 1, 1)
-    model = nn.Sequential(nn.Conv2d(20, 60, 1, bias=False), norm(), nn.Conv2d(60, 20, 1))
-    first, second, _ = signal_propagation(model, x, draws=20).rows
-    pairs = [(first.backward, first.predicted_backward), (second.forward, second.predicted)]
-    for found, guess in pairs:
-        assert found is not None
-        assert guess is not None
-        assert guess.second_moment == pytest.approx(found.second_moment, rel=0.1)
-        # sizes of groups of two channels vary by more than theory knows
-        assert guess.correlation == pytest.approx(found.correlation, abs=0.15)
-
-
 def test_alpha_dropout_that_is_on_has_no_prediction():
     def dropped(x, layer, after):
         return after(F.alpha_dropout(layer(x), 0.5, training=True))

@@ -15,9 +15,9 @@ output, counted exactly where a kernel reaches over the edge; $u$ is Gaussian.
 | pooling of $P$ entries | as much less as measured | $1/P$ for means, 1 for maxima |
 
 A norm's $v$ is $q$ less the square of what is taken off: $m^2$, for small groups the part that was
-measured, for batches the part that their statistics have. The products of gradients of two examples
-go along, with $E \phi'(u) \phi'(u')$ for activations, and for maxima the chance of one place for
-both, $1/P + (1 - 1/P) (2/\pi) \arcsin c$, exact for two.
+measured, for batches the part that their statistics have, which all examples have in common. The
+products of gradients of two examples go along, with $E \phi'(u) \phi'(u')$ for activations, and for
+maxima the chance of one place for both, $1/P + (1 - 1/P) (2/\pi) \arcsin c$, exact for two.
 Exact in expectation over the weights for weights of equal size; where weights are wide for all.
 """
 
@@ -206,8 +206,9 @@ class Normalised(LayerMap):
         if v <= 0:
             return None
         mean = 0.0 if self._centred else u.m / v**0.5
-        inner = Estimate(max(u.q - square, 0.0) / v, (u.p - product) / v, mean)
-        return self._affine.forward([inner])
+        left = max(u.q - square, 0.0)
+        common = min(max(u.p - product, -left), left)  # what theory and measurement leave may clash
+        return self._affine.forward([Estimate(left / v, common / v, mean)])
 
     def backward(self, given: Sequence[Estimate]) -> Factors:
         ((a2, _),) = self._affine.backward(given)
@@ -218,13 +219,20 @@ class Normalised(LayerMap):
 
 
 class Standardised(LayerMap):
-    """Batch normalisation by its statistics: if these are of no data yet, a factor, else true."""
+    """Batch normalisation by its statistics: if these are of no data yet, a factor, else true.
 
-    def __init__(self, affine: Affine, normalised: Normalised, fresh: Tensor):
+    Their means are common to all examples: a product of two is no less than the part of these.
+    """
+
+    def __init__(self, affine: Affine, normalised: Normalised, fresh: Tensor, share: Tensor):
         self._affine, self._normalised, self._fresh = affine, normalised, fresh
+        self._share = share
 
     def forward(self, given: Sequence[Estimate]) -> Estimate | None:
-        return (self._affine if bool(self._fresh) else self._normalised).forward(given)
+        (u,) = given
+        if bool(self._fresh):
+            return self._affine.forward([u])
+        return self._normalised.forward([u._replace(p=max(u.p, float(self._share) * u.q))])
 
     def backward(self, given: Sequence[Estimate]) -> Factors:
         return self._affine.backward(given)

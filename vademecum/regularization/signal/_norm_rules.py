@@ -118,7 +118,7 @@ def batch_norm(
     b = b if bias is None else b + bias
     affine = Affine(squares(a), squares(b), squares(a * b)[1])
     fresh = ((running_mean == 0) & (running_var == 1)).all()
-    return Standardised(affine, normalised, fresh), [input]
+    return Standardised(affine, normalised, fresh, share), [input]
 
 
 def _shares(x: Tensor, groups: int, eps: float, measure: Measure) -> Tensor:
