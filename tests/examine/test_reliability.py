@@ -8,7 +8,8 @@ import torch
 from scipy import stats
 
 from vademecum.examine import _reliability
-from vademecum.examine._reliability import best_temperature, binned, brier_parts
+from vademecum.examine._reliability import Bins, best_temperature, binned, brier_parts
+from vademecum.examine.sections.calibration import _leaning
 
 
 def replicates(shift: float, n: int = 400, times: int = 400):
@@ -154,3 +155,19 @@ def test_no_confidence_is_further_off_than_one():
     wrong = binned(torch.tensor([0.9, 0.95]), torch.tensor([False, False]), 2)
     assert wrong.error()[0] == pytest.approx(math.sqrt((0.9**2 + 0.95**2) / 2))
     assert wrong.error()[2] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("confidence", "words"),
+    [
+        ([0.61, 0.61], "mostly too sure"),  # the standard error of 100 at one half is 0.05
+        ([0.59, 0.59], "too sure of some and not sure enough of others"),
+        ([0.1, 0.9], "too sure of some and not sure enough of others"),
+        ([0.41, 0.41], "too sure of some and not sure enough of others"),
+        ([0.39, 0.39], "mostly not sure enough"),
+    ],
+)
+def test_which_way_it_is_off_is_told_beyond_two_standard_errors(confidence, words):
+    frequency, counts = torch.tensor([0.5, 0.5]).double(), torch.tensor([50, 50])
+    p = torch.tensor(confidence).double()
+    assert _leaning(Bins(p, frequency, counts, torch.arange(100) // 50)) == words

@@ -163,13 +163,10 @@ def _standard_error(values: Tensor) -> float:
 
 def _sentence(bins: Bins, best: BestTemperature, where: str) -> str:
     value, low, high = bins.error()
-    weights = bins.counts / bins.counts.sum()
-    sure = float((weights * (bins.confidence - bins.frequency)).sum())
     if low == 0:
         words = f"It is right as often as it says, as far as can be told: off by at most {high:.1%}"
     else:
-        words = f"What it says of its sureness is off by {value:.1%}"
-        words += ", mostly too sure" if sure > 0 else ", mostly not sure enough"
+        words = f"What it says of its sureness is off by {value:.1%}, {_leaning(bins)}"
     words += f" ({where})"
     if best.value == 0:
         return words + "; all answers are right, so that no temperature is too low."
@@ -178,6 +175,17 @@ def _sentence(bins: Bins, best: BestTemperature, where: str) -> str:
     if low > 0:
         words += f"; divide its scores by {best.value:.3g}"
     return words + "."
+
+
+def _leaning(bins: Bins) -> str:
+    """Which way it is off on the whole, where two standard errors tell."""
+    n, f = bins.counts.sum(), bins.frequency
+    weights = bins.counts / n
+    sure = float((weights * (bins.confidence - f)).sum())
+    error = float((weights * f * (1 - f)).sum() / n) ** 0.5
+    if abs(sure) <= 2 * error:
+        return "too sure of some and not sure enough of others"
+    return "mostly too sure" if sure > 0 else "mostly not sure enough"
 
 
 def _drawn(bins: Bins) -> "Figure":
