@@ -42,7 +42,8 @@ def score_from(model: Any, process: Process, predicts: Predicts, context: Any = 
         raise ValueError(f"process must have marginal(t), got {type(process).__name__}")
 
     def score(x: Tensor, t: Tensor) -> Tensor:
-        found = called(model, x, t.to(x.dtype).expand(len(x)), context)
+        time = t.to(x.dtype) if t.is_floating_point() else t  # steps of a schedule are integers
+        found = called(model, x, time.expand(len(x)), context)
         if predicts == "score":
             return found
         marginal = process.marginal(t)

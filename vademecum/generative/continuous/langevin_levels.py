@@ -14,20 +14,23 @@ References:
     2019.
 """
 
+import math
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.bayes import ula_step
 from vademecum.generative._marginals import Predicts, Process
 from vademecum.generative._scores_of_models import Score, examples, score_from
 from vademecum.models import resting
 from vademecum.progress import ticking
+from vademecum.randomness import source
 
 __all__ = ["annealed_langevin", "stay"]
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 @torch.no_grad()
@@ -36,7 +39,7 @@ def annealed_langevin(
     x: Float[Tensor, " n *shape"],
     *,
     process: Process,
-    levels: Float[Tensor, " levels"],
+    levels: Num[Tensor, " levels"],
     per_level: int = 100,
     eta: float | Float[Tensor, " levels"] = 0.1,
     predicts: Predicts = "score",
@@ -51,7 +54,8 @@ def annealed_langevin(
             with t (n,); a module is taken in evaluation mode.
         x: Where the examples start, often noise as there is at the first level.
         process: What noises examples: anything with `marginal(t)`.
-        levels: Times of the process, falling, as many as there are levels.
+        levels: Times of the process, falling, as many as there are levels; integers for the steps
+            of a `NoiseSchedule`.
         per_level: How many steps are made at each.
         eta: The step size, in units of the noise's variance at each level; or the step sizes
             themselves, one for each level.
@@ -70,14 +74,12 @@ def annealed_langevin(
         >>> bool((x.mean() - 4).abs() < 0.5)
         True
     """
-    x, levels = examples("x", x), floats("levels", levels, ndim=1)
-    if bool((levels.diff() >= 0).any()):
-        raise ValueError(f"levels must fall, got {levels.tolist()}")
+    x, levels = examples("x", x), _falling(levels)
     whole("per_level", per_level, low=1)
     score = score_from(model, process, predicts, context)
     sizes = _step_sizes(process, levels, eta)
     with resting(model), ticking("levels", len(levels), progress=progress) as tick:
-        for t, size in zip(levels.double().to(x.device), sizes, strict=True):
+        for t, size in zip(levels.to(x.device), sizes, strict=True):
             x = walked(score, x, t, per_level, size, generator)
             tick(1)
     return x
@@ -95,26 +97,19 @@ def walked(
     score: Score, x: Tensor, t: Tensor, count: int, eta: float, generator: torch.Generator | None
 ) -> Tensor:
     """Steps of the unadjusted Langevin algorithm at one time."""
-    at: Any = x.flatten(1)
-    energy: Any = _Uphill(score, x.shape, t)
     for _ in range(count):
-        at = ula_step(energy, at, eta=eta, generator=generator)
-    return at.theta.reshape(x.shape)
+        noise = torch.randn(x.shape, dtype=x.dtype, **source(generator, x.device)).to(x.device)
+        x = x.add(score(x, t), alpha=eta).add_(noise, alpha=math.sqrt(2 * eta))
+    return x
 
 
-class _Uphill:
-    """A score as the gradient of an energy whose values nobody knows."""
-
-    def __init__(self, score: Score, shape: torch.Size, t: Tensor):
-        self._score, self._shape, self._t = score, shape, t
-
-    def __call__(self, theta: Tensor) -> Tensor:
-        return theta.new_zeros(len(theta))
-
-    def with_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """No energies, and minus the scores."""
-        found = self._score(theta.reshape(self._shape), self._t)
-        return self(theta), -found.reshape(theta.shape)
+def _falling(levels: Any) -> Tensor:
+    """Times in double precision, or steps as the integers they are."""
+    whole_steps = isinstance(levels, Tensor) and levels.dtype in _INTEGERS
+    times = floats("levels", levels.double() if whole_steps else levels, ndim=1).double()
+    if bool((times.diff() >= 0).any()):
+        raise ValueError(f"levels must fall, got {levels.tolist()}")
+    return levels if whole_steps else times
 
 
 def _step_sizes(process: Process, levels: Tensor, eta: float | Tensor) -> list[float]:
@@ -126,4 +121,9 @@ def _step_sizes(process: Process, levels: Tensor, eta: float | Tensor) -> list[f
                 f" {sizes.tolist()}"
             )
         return sizes.tolist()
-    return (number("eta", eta, above=0) * process.marginal(levels).std.double() ** 2).tolist()
+    variances = process.marginal(levels).std.double() ** 2
+    if not bool((variances > 0).all()):
+        raise ValueError(
+            f"levels must have noise, got none at {levels[variances <= 0][0].item():g}"
+        )
+    return (number("eta", eta, above=0) * variances).tolist()
