@@ -13,7 +13,14 @@ from scipy.integrate import solve_ivp
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from vademecum.generative import VESDE, VPSDE, MixtureScore, log_likelihood, probability_flow
+from vademecum.generative import (
+    VESDE,
+    VPSDE,
+    MixtureScore,
+    NoiseSchedule,
+    log_likelihood,
+    probability_flow,
+)
 from vademecum.models import SlowPathWarning, mlp
 
 F64 = torch.float64
@@ -238,6 +245,10 @@ X = torch.zeros(2, 2)
     ("call", "message"),
     [
         (lambda f: probability_flow(f, X, process=VPSDE(), start=1.5), "start must be <= 1"),
+        (lambda f: probability_flow(f, X, process=NoiseSchedule([0.5])),
+         "process must be a DiffusionSDE, such as .*, got NoiseSchedule"),
+        (lambda f: log_likelihood(f, X, process=NoiseSchedule([0.5])),
+         "process must be a DiffusionSDE, such as .*, got NoiseSchedule"),
         (lambda f: probability_flow(f, X, process=VPSDE(), end=0.0, predicts="noise"),
          "end must be > 0 for a model that predicts 'noise'"),
         (lambda f: probability_flow(f, X, process=VPSDE(), tol=1e-9), "tol must be >= 9.5e-07 for"),

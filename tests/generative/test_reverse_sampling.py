@@ -12,6 +12,7 @@ from vademecum.generative import (
     VESDE,
     VPSDE,
     MixtureScore,
+    NoiseSchedule,
     annealed_langevin,
     reverse_sde_sample,
 )
@@ -162,9 +163,63 @@ def test_annealed_langevin_step_by_step_and_within_a_level():
     assert float(x.mean()) == pytest.approx(1.0, abs=5 * (biased / n) ** 0.5)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_annealed_langevin_at_the_steps_of_a_schedule(dtype):
+    """By hand, with the score of a normal law that the schedule noises."""
+    schedule, v0 = NoiseSchedule.linear(50), 0.25
+    levels = torch.tensor([50, 20, 3], dtype=dtype)
+    seen = []
+
+    def model(x, t):
+        seen.append(t)
+        return -x / (schedule.alpha_bar[t] * v0 + schedule.beta_bar[t])[:, None]
+
+    start = torch.randn(5, 2, dtype=F64, generator=dice(1))
+    found = annealed_langevin(model, start, process=schedule, levels=levels, per_level=2, eta=0.2,
+                              generator=dice(2))  # fmt: skip
+    x, source = start, dice(2)
+    for t in levels.tolist():
+        noise_variance = 1 - float((1 - schedule.betas[1 : t + 1]).prod())
+        size, v = 0.2 * noise_variance, (1 - noise_variance) * v0 + noise_variance
+        for _ in range(2):
+            noise = torch.randn(5, 2, dtype=F64, generator=source)
+            x = x - size * x / v + math.sqrt(2 * size) * noise
+    torch.testing.assert_close(found, x)
+    assert [t.tolist() for t in seen] == [[t] * 5 for t in (50, 50, 20, 20, 3, 3)]
+
+
+def test_a_score_that_is_no_number_shows_in_the_samples():
+    """Steps that are not made would leave the noise of the start as if it were a sample."""
+    known = {"process": VPSDE(), "levels": torch.tensor([0.5, 0.1]), "per_level": 2}
+    for bad in (math.nan, math.inf):
+        found = annealed_langevin(lambda x, t, bad=bad: x * bad, torch.ones(3, 2), **known)
+        assert not found.isfinite().any()
+
+
+@pytest.mark.parametrize(("corrector", "calls"), [(0, 6), (1, 11), (3, 21)])
+def test_a_model_is_called_once_for_each_step(corrector, calls):
+    """Five predictions, as many times the corrections, and once to take off what noise is left."""
+    seen = []
+
+    def model(x, t):
+        seen.append(float(t[0]))
+        return -x
+
+    reverse_sde_sample(model, (2, 1), process=VPSDE(), steps=5, corrector=corrector)
+    assert len(seen) == calls
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda f: annealed_langevin(f, torch.ones(2, 1), process=NoiseSchedule([0.5, 0.5]),
+                                     levels=torch.tensor([1, 2])), "levels must fall, got"),
+        (lambda f: annealed_langevin(f, torch.ones(2, 1), process=NoiseSchedule([0.5, 0.5]),
+                                     levels=torch.tensor([3, 2])), "t must be from 0 to 2, got 3"),
+        (lambda f: annealed_langevin(f, torch.ones(2, 1), process=VPSDE(),
+                                     levels=torch.tensor([0.5, 0.0])), "noise, got none at 0"),
+        (lambda f: reverse_sde_sample(f, (2, 1), process=NoiseSchedule([0.5])),
+         r"process must be a DiffusionSDE, such as VPSDE\(\), got NoiseSchedule"),
         (lambda f: reverse_sde_sample(f, (2, 1), process=VPSDE(), steps=0), "steps must be >= 1"),
         (lambda f: reverse_sde_sample(f, (2, 1), process=VPSDE(), end=1.0), "end must be < 1"),
         (lambda f: reverse_sde_sample(f, (2,), process=VPSDE()), r"shape must be \(n, \*shape"),

@@ -20,6 +20,7 @@ References:
 
 import math
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -29,7 +30,7 @@ from vademecum.arguments import number
 from vademecum.generative._marginals import Marginal, beside
 from vademecum.randomness import place, source
 
-__all__ = ["DiffusionSDE", "VESDE", "VPSDE"]
+__all__ = ["VESDE", "VPSDE", "DiffusionSDE", "insist_on_equation"]
 
 
 class DiffusionSDE(ABC):
@@ -109,6 +110,14 @@ class DiffusionSDE(ABC):
 
     def _prior_std(self) -> float:
         return math.hypot(*map(float, self.marginal(torch.ones(()))))
+
+
+def insist_on_equation(process: Any) -> DiffusionSDE:
+    """An equation as an argument: a schedule of steps has neither drift nor diffusion."""
+    if not isinstance(process, DiffusionSDE):
+        given = type(process).__name__
+        raise ValueError(f"process must be a DiffusionSDE, such as VPSDE(), got {given}")
+    return process
 
 
 class VPSDE(DiffusionSDE):

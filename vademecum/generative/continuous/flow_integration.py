@@ -23,7 +23,7 @@ from vademecum.estimators import warn_unconverged
 from vademecum.generative._marginals import Predicts, beside
 from vademecum.generative._scores_of_models import Score, examples, score_from
 from vademecum.generative.continuous._runge_kutta import Integral, integrate
-from vademecum.generative.continuous.equations import DiffusionSDE
+from vademecum.generative.continuous.equations import DiffusionSDE, insist_on_equation
 from vademecum.models import resting
 from vademecum.results import one_line
 
@@ -89,7 +89,7 @@ def probability_flow(
     """
     x, (start, end) = examples("x", x), span(start, end, predicts)
     tol, max_iter = tolerance(tol, x.dtype), whole("max_iter", max_iter, low=1)
-    score = score_from(model, process, predicts, context)
+    score = score_from(model, insist_on_equation(process), predicts, context)
     rows = x.flatten(1)
 
     def field(t: float, y: Tensor) -> Tensor:

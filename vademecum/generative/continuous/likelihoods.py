@@ -33,7 +33,7 @@ from vademecum.generative._divergences import Products, directions, exact_diverg
 from vademecum.generative._marginals import Predicts
 from vademecum.generative._scores_of_models import examples, home, score_from
 from vademecum.generative.continuous._runge_kutta import integrate
-from vademecum.generative.continuous.equations import DiffusionSDE
+from vademecum.generative.continuous.equations import DiffusionSDE, insist_on_equation
 from vademecum.generative.continuous.flow_integration import (
     span,
     tolerance,
@@ -127,7 +127,7 @@ def log_likelihood(
     y, shift = _continuous(model, x, levels, interval, generator)
     (start, _), tol = span(start, 1.0, predicts), tolerance(tol, y.dtype)
     max_iter, d = whole("max_iter", max_iter, low=1), y[0].numel() if len(y) else 1
-    score = score_from(model, process, predicts, context)
+    score = score_from(model, insist_on_equation(process), predicts, context)
     m = probes if probes is not None or d <= _EXACT else _PROBES
     u = None if m is None else directions("rademacher", y, whole("probes", m, low=2), generator)
     products, columns = Products(graph=False), 1 if m is None else m

@@ -26,7 +26,7 @@ from torch import Tensor
 from vademecum.arguments import number, whole
 from vademecum.generative._marginals import Predicts, beside
 from vademecum.generative._scores_of_models import Score, home, score_from
-from vademecum.generative.continuous.equations import DiffusionSDE
+from vademecum.generative.continuous.equations import DiffusionSDE, insist_on_equation
 from vademecum.generative.continuous.langevin_levels import stay
 from vademecum.models import resting
 from vademecum.progress import ticking
@@ -85,7 +85,7 @@ def reverse_sde_sample(
     if len(shape) < 2:
         raise ValueError(f"shape must be (n, *shape of an example), got {shape}")
     dtype, device = home(model, dtype, device)
-    score = score_from(model, process, predicts, context)
+    score = score_from(model, insist_on_equation(process), predicts, context)
     times = torch.linspace(1.0, end, steps + 1, dtype=torch.float64, device=device)
     h, noises = (1 - end) / steps, process.diffusion(times).tolist()
     x = process.sample_prior(shape, dtype=dtype, device=device, generator=generator)
