@@ -136,6 +136,16 @@ def call(*args, **options):
     return lambda: wasserstein_1(*args, **options)
 
 
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("power", [-1000, -600, 600, 1000])
+def test_coordinates_whose_squares_leave_the_range(d, power):
+    """In another unit, a power of two, the distance is the same to the last digit."""
+    x, y = torch.randn(2, 7, d, generator=drawn(11), dtype=torch.float64)
+    wanted, found = wasserstein_1(x, y), wasserstein_1(x * 2.0**power, y * 2.0**power)
+    assert float(found.distance) / 2.0**power == float(wanted.distance) > 0
+    assert found.columns.equal(wanted.columns)
+
+
 X, LINE = torch.ones(4, 2), torch.ones(4)
 REFUSED = {
     r"x must be a tensor, got list": call([1.0], LINE),
