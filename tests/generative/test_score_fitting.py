@@ -198,6 +198,7 @@ X = torch.zeros(2, 3)
     [
         ({}, "denoising needs either process or std"),
         ({"std": 1.0, "process": VPSDE()}, "denoising needs either process or std"),
+        ({"process": 5}, r"process must have marginal\(t\), got int"),
         ({"std": 0.0}, "standard deviation of noise must be positive"),
         ({"std": torch.ones(3)}, "must be positive, one or 2 of them"),
         ({"process": Steps()}, "t must be given for Steps, which has steps"),

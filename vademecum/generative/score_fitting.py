@@ -23,6 +23,8 @@ References:
     Song, Garg, Shi and Ermon, Sliced score matching, UAI, 2019.
 """
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -84,7 +86,8 @@ def score_matching_loss(
 
     Raises:
         ValueError: If batch normalisation ties examples to each other, where derivatives are
-            needed of each alone; or if arguments do not belong to the method.
+            needed of each alone; if arguments do not belong to the method; or if, on the CPU, a
+            term of the loss is NaN or infinite, with its name.
 
     Example:
         >>> x = torch.tensor([[1.0, 2.0]])
@@ -94,7 +97,8 @@ def score_matching_loss(
         >>> abs(score_matching_loss(lambda x: -x, x, **sliced).item() - 1) < 0.5
         True
     """
-    x = examples("x", x)
+    if not examples("x", x).numel():
+        raise ValueError(f"x must not be empty, got shape {tuple(x.shape)}")
     choice("method", method, ("denoising", "sliced", "implicit"))
     choice("reduction", reduction, ("mean", "none"))
     if context is not None and t is None and process is None:
@@ -102,16 +106,31 @@ def score_matching_loss(
     if method == "denoising":
         choice("weighting", weighting, ("variance", "none"))
         at, marginal, time = _noised(x, t, process, std, generator)
-        losses = _denoising(model, x, at, marginal, time, predicts, weighting, context)
+        wrong = _denoising(model, x, at, marginal, time, predicts, weighting, context)
+        terms = {f"prediction of {predicts}": wrong}
     else:
         _refuse_others(model, method, process, std, predicts)
         u = None
         if method == "sliced":
             choice("law", law, ("rademacher", "gaussian", "sphere"))
             u = directions(law, x, whole("projections", projections, low=1), generator)
-        losses = _by_derivatives(model, x, t, u, context)
-        losses = losses * x[0].numel() if method == "sliced" and law == "sphere" else losses
+        terms = _by_derivatives(model, x, t, u, context)
+    _insist_on_numbers(terms)
+    losses = functools.reduce(torch.add, terms.values())
+    losses = losses * x[0].numel() if method == "sliced" and law == "sphere" else losses
     return losses.mean() if reduction == "mean" else losses
+
+
+def _insist_on_numbers(terms: dict[str, Tensor]) -> None:
+    """Name a term that is not finite; on the CPU alone, where nothing waits for the device."""
+    for name, term in terms.items():
+        if term.device.type != "cpu" or torch.compiler.is_compiling():
+            return
+        values = torch.func.debug_unwrap(term.detach())  # of all networks that vmap maps over
+        total = float(values.sum(dtype=torch.float64))
+        if not math.isfinite(total):
+            bad = [*values[~values.isfinite()].tolist(), total][0]
+            raise ValueError(f"loss must be finite, got {bad} in its term {name!r}")
 
 
 def _noised(
@@ -123,6 +142,8 @@ def _noised(
         raise ValueError("denoising needs either process or std, got both or none of them")
     dice = source(generator, x.device)
     if process is not None:
+        if not callable(getattr(process, "marginal", None)):
+            raise ValueError(f"process must have marginal(t), got {type(process).__name__}")
         if t is None and not callable(getattr(process, "drift", None)):
             raise ValueError(f"t must be given for {type(process).__name__}, which has steps")
         if t is None:
@@ -154,18 +175,19 @@ def _denoising(
 
 def _by_derivatives(
     model: Any, x: Tensor, t: Tensor | None, u: Tensor | None, context: Any
-) -> Tensor:
-    """The implicit loss of each example; with directions the sliced one."""
+) -> dict[str, Tensor]:
+    """The terms of the implicit loss of each example; with directions of the sliced one."""
     products = Products(graph=torch.is_grad_enabled())
     with twice_differentiable() if _convolves(model) else torch.enable_grad():
         at = x.detach().requires_grad_()
         s = called(model, at, t, context)
         if u is None:
-            losses = s.square().flatten(1).sum(1) + 2 * exact_divergence(s, at, products)
+            square, trace = s.square().flatten(1).sum(1), exact_divergence(s, at, products)
         else:
-            along = (u * s).flatten(2).sum(2)
-            losses = (along.square() + 2 * projected(s, at, u, products)).mean(0)
-    return losses if torch.is_grad_enabled() else losses.detach()
+            square = (u * s).flatten(2).sum(2).square().mean(0)
+            trace = projected(s, at, u, products).mean(0)
+    terms = {"squared score": square, "divergence": 2 * trace}
+    return terms if torch.is_grad_enabled() else {k: v.detach() for k, v in terms.items()}
 
 
 def _convolves(model: Any) -> bool:

@@ -1,0 +1,57 @@
+"""Losses of scores that are no numbers, and of many networks at once."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from vademecum.generative import score_matching_loss
+from vademecum.models import mlp
+
+X = torch.zeros(2, 3)
+
+
+def test_no_examples_have_no_loss():
+    methods: list[Any] = [{"std": 1.0}, {"method": "implicit"}, {"method": "sliced"}]
+    for method in methods:
+        with pytest.raises(ValueError, match=r"x must not be empty, got shape \(0, 3\)"):
+            score_matching_loss(lambda y: -y, X[:0], **method)
+
+
+def steep(y):
+    """Zero at 0, where its derivative is infinite."""
+    return y.sign() * y.abs().sqrt()
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "message"),
+    [
+        (lambda y: y / 0, {"std": 1.0, "predicts": "x0"}, "inf in its term 'prediction of x0'"),
+        (lambda y: y / 0, {"method": "implicit"}, "nan in its term 'squared score'"),
+        (steep, {"method": "implicit"}, "nan in its term 'divergence'"),
+        (steep, {"method": "sliced"}, "nan in its term 'divergence'"),
+    ],
+)
+def test_a_loss_that_is_no_number_names_its_term(model, given, message):
+    with pytest.raises(ValueError, match=f"loss must be finite, got {message}"):
+        score_matching_loss(model, X, **given)
+
+
+def test_losses_of_many_networks_at_once():
+    nets = [mlp([3, 5, 3], torch.nn.Tanh).double() for _ in range(3)]
+    x = torch.randn(5, 3, dtype=torch.float64)
+    stacked = torch.func.stack_module_state(nets)
+
+    def loss(parameters, buffers):
+        def model(y):
+            return torch.func.functional_call(nets[0], (parameters, buffers), (y,))
+
+        return score_matching_loss(model, x, std=0.1)
+
+    torch.manual_seed(0)
+    found = torch.func.vmap(loss, randomness="same")(*stacked)
+    wanted = []
+    for model in nets:
+        torch.manual_seed(0)
+        wanted.append(score_matching_loss(model, x, std=0.1))
+    torch.testing.assert_close(found, torch.stack(wanted))
