@@ -72,9 +72,7 @@ class LinearFlow(Flow):
             z = self._turned(z, back=True)
         if self.mixing is not None:  # rows are points: z U^T = y
             upper = self.kind == "qr"
-            z = torch.linalg.solve_triangular(
-                self.mixing.T, z, upper=not upper, left=False, unitriangular=True
-            )
+            z = _solved(self.mixing.T, z, upper=not upper, unitriangular=True)
         return Transformed(z * torch.exp(-log_scale), -log_scale.sum(-1).expand(len(x)))
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> Transformed:
@@ -105,5 +103,13 @@ class LinearFlow(Flow):
         gram = V.T @ V
         S = gram.triu(1) + 0.5 * gram.diagonal().diag()
         factor = S if back else S.T
-        inner = torch.linalg.solve_triangular(factor, x @ V, upper=back, left=False)
-        return x - inner @ V.T
+        return x - _solved(factor, x @ V, upper=back) @ V.T
+
+
+def _solved(A: Tensor, rows: Tensor, *, upper: bool, unitriangular: bool = False) -> Tensor:
+    """Rows y of y A = rows; in single precision at least, since torch has no half one."""
+    wide = torch.promote_types(A.dtype, torch.float32)
+    found = torch.linalg.solve_triangular(
+        A.to(wide), rows.to(wide), upper=upper, left=False, unitriangular=unitriangular
+    )
+    return found.to(rows.dtype)
