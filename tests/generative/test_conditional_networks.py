@@ -68,12 +68,22 @@ def test_waves_of_times_are_sines_and_cosines():
     assert found[0].tolist() == [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.parametrize("attention", [False, True])
+def test_no_examples_have_no_outputs(attention):
+    t = torch.zeros(0, dtype=torch.long)
+    found = unet(attention=attention)(torch.zeros(0, 1, 8, 8), t)
+    assert found.shape == (0, 1, 8, 8)
+    assert ConditionalMLP(3)(torch.zeros(0, 3), t).shape == (0, 3)
+
+
 X, T = torch.randn(2, 1, 28, 28), torch.tensor([1, 2])
 REFUSED = {
     "x must be images (n, 1, height, width), got (2, 3, 28, 28)": lambda: unet()(
         X.expand(2, 3, 28, 28), T
     ),
     "x must have sides divisible by 4, got (28, 30)": lambda: unet()(torch.zeros(2, 1, 28, 30), T),
+    "x must be floating point, got torch.uint8": lambda: unet()(X.byte(), T),
+    "x must be floating point, got torch.int64": lambda: ConditionalMLP(2)(T[:, None] + T, T),
     "t must be 2 times, one for each example": lambda: unet()(X, T[:1]),
     "context must be None": lambda: unet()(X, T, T),
     "context must be 2 integers, the labels": lambda: unet(classes=3)(X, T, torch.ones(2)),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.generative.exact_gaussians import exact
-from vademecum.generative import NoiseSchedule, ddim_sample, ddpm_sample
+from vademecum.generative import DDPM, ConditionalMLP, NoiseSchedule, ddim_sample, ddpm_sample
 
 SCHEDULE = NoiseSchedule([0.2] * 5)
 KNOBS = {"schedule": SCHEDULE, "steps": 2}
@@ -25,6 +25,9 @@ REFUSED = {
     "steps must be an integer, got 2.0": {"steps": 2.0},
     "steps must begin with T = 5, where all is noise, got [4, 1]": {"steps": [4, 1]},
     "steps must fall from one to the next": {"steps": [5, 3, 3]},
+    "steps must be an integer or a list of them, got a Tensor of shape (2,)": {
+        "steps": torch.tensor([5, 3])
+    },
     "eta must be <= 1": {"eta": 1.5},
     "eta must be >= 0": {"eta": -0.5},
     "clip must be > 0": {"clip": 0.0},
@@ -59,3 +62,10 @@ def test_refusals_of_the_ancestral_sampler(unchecked):
     model = exact(SCHEDULE, 1.0, predicts="x0")
     with pytest.raises(ValueError, match="predicts must be 'x0', as the model says, got 'noise'"):
         ddpm_sample(model, (3, 2), predicts="noise", **KNOBS)
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.5])
+def test_contexts_of_other_examples_are_refused_in_training(drop):
+    model = DDPM(ConditionalMLP(2, hidden=(4,), classes=3), (2,), schedule=SCHEDULE, drop=drop)
+    with pytest.raises(ValueError, match="context must have 3 rows, one for each example, got 2"):
+        model.loss(torch.ones(3, 2), torch.tensor([0, 1]))

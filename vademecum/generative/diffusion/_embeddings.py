@@ -55,6 +55,8 @@ class Embedding(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor, context: Tensor | None) -> Tensor:
         """The vectors for examples x, whose dtype they have."""
+        if not x.is_floating_point():
+            raise ValueError(f"x must be floating point, got {x.dtype}")
         if t.shape != x.shape[:1]:
             raise ValueError(
                 f"t must be {len(x)} times, one for each example, got {tuple(t.shape)}"

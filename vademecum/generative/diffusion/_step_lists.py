@@ -59,6 +59,9 @@ def step_list(steps: Any, T: int) -> list[int]:
         >>> step_list(3, 10), step_list([10, 9, 2], 10)
         ([10, 7, 3], [10, 9, 2])
     """
+    if getattr(steps, "ndim", 0):
+        given = f"{type(steps).__name__} of shape {tuple(steps.shape)}"
+        raise ValueError(f"steps must be an integer or a list of them, got a {given}")
     if isinstance(steps, Sequence) and not isinstance(steps, str):
         chosen = [whole("steps", t, low=1, high=T) for t in steps]
         if not chosen or chosen[0] != T:

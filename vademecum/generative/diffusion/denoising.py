@@ -139,6 +139,10 @@ class DDPM(nn.Module):
         """
         self._insist_on_examples(x)
         n, dice = len(x), source(generator, x.device)
+        if context is not None and len(context) != n:
+            raise ValueError(
+                f"context must have {n} rows, one for each example, got {len(context)}"
+            )
         t = torch.randint(1, self.schedule.T + 1, (n,), **dice).to(x.device)
         noise = normal_like(x, x.shape, generator)
         if context is not None and self.drop:

@@ -179,7 +179,7 @@ class _Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         n, maps, height, width = x.shape
-        each = self.into(self.norm(x)).reshape(n, 3, self.heads, maps // self.heads, -1)
+        each = self.into(self.norm(x)).reshape(n, 3, self.heads, maps // self.heads, height * width)
         q, k, v = each.transpose(3, 4).contiguous().unbind(1)  # as fused kernels need it
         seen = nn.functional.scaled_dot_product_attention(q, k, v)
         return x + self.back(seen.transpose(2, 3).reshape(n, maps, height, width))
