@@ -10,8 +10,9 @@ $$x_s = \sqrt{\bar\alpha_s}\, \hat x_0 + \sqrt{\bar\beta_s - \eta^2 \tilde\sigma
 DDIM has $\sigma = \eta \tilde\sigma$; the ancestral sampler has $\eta = 1$ and a variance
 $\sigma^2$ that may differ. Each step is exact for its prediction; the law of the result is that of
 the data only in the limit of many steps: the error falls as one over their number, and for DDIM of
-the second order, which extrapolates $\hat x_0$ from the last two predictions, as its square. The
-claims `generative.ddim` and `generative.ddpm_sampling` check the first order.
+the second order, which extrapolates $\hat x_0$ from the last two predictions, as its square down to
+the last step. That one is of the first order, so that its start should have little noise
+(`spacing`). The claims `generative.ddim` and `generative.ddpm_sampling` check the first order.
 """
 
 from collections.abc import Sequence
