@@ -122,6 +122,19 @@ def test_integration_takes_no_more_evaluations_than_scipy_and_counts_them():
     np.testing.assert_allclose(found.y[0], theirs.y[:, -1], atol=1e-3)
 
 
+def test_an_error_is_measured_by_the_larger_of_both_states():
+    """At 3 before and 9 after, with a tolerance of 0.1, an error of 1 is one time what is allowed.
+
+    The other example has half of that in each of two entries; the worst of both counts.
+    """
+    y = torch.tensor([[3.0, 0.0], [0.0, 1.0]], dtype=F64)
+    after = torch.tensor([[-9.0, 0.0], [0.0, 0.0]], dtype=F64)
+    error = torch.tensor([[1.0, 0.0], [0.05, 0.1]], dtype=F64)
+    assert pair._size(error, y, after, 0.1) == pytest.approx(math.sqrt(1 / 2))
+    assert pair._size(error, after, y, 0.1) == pytest.approx(math.sqrt(1 / 2))
+    assert pair._size(error[1:], y[1:], after[1:], 0.1) == pytest.approx(1 / 2)
+
+
 def test_steps_across_a_front_are_refused():
     """Where the slope jumps from 1 to 100 a step that was right before it is far too long."""
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 from sklearn.decomposition import FactorAnalysis as Peer
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tests.generative.drawn_factors import (
@@ -132,6 +133,18 @@ def test_heywood_cases_are_reported(floor):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert model.score(x) > peer.fit(x).score(x) - 1e-5
+
+
+def test_a_case_on_its_way_is_reported():
+    """EM that is cut short leaves the noise above its least value, and still falling."""
+    x = heywood()
+    with (
+        pytest.warns(ConvergenceWarning, match="is left after 20 iterations"),
+        pytest.warns(UserWarning, match="the noise of feature 0 falls to min_noise=0.001"),
+    ):
+        model = FactorAnalysis(2, min_noise=1e-3, quasi_newton=False, max_iter=20).fit(x)
+    assert model.heywood_.tolist() == [0]
+    assert 2e-3 < model.noise_variance_[0] / x[:, 0].var() < 0.1
 
 
 def test_no_case_is_reported_where_there_is_none():

@@ -1,6 +1,7 @@
 """Variational autoencoders in training and evaluation mode, copied, saved, and their codes."""
 
 import math
+import warnings
 from copy import deepcopy
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from tests.generative.linear_gaussian import drawn
 from vademecum.generative import VAE, ActiveUnits
-from vademecum.generative._importance_weights import RunningMean
+from vademecum.generative._importance_weights import RunningMean, log_evidence
 from vademecum.models import mlp
 
 
@@ -48,6 +49,34 @@ def test_far_weights_of_single_precision_are_averaged_in_double():
     mean.add(torch.full((7, 1), -12345.678))
     mean.add(torch.full((4, 1), -12345.678))
     torch.testing.assert_close(mean.effective(), torch.tensor([11.0]).double(), rtol=1e-9, atol=0)
+
+
+def test_the_standard_error_of_few_weights_is_that_of_their_mean():
+    """Weights 1, 1 and 4: a mean of 2 with the error 1, which is a half of it."""
+    mean = RunningMean(1)
+    mean.add(torch.tensor([[1.0], [1.0], [4.0]]).log())
+    assert float(mean.standard_error()) == pytest.approx(0.5, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("weights", "warned"),
+    [
+        ([1.0, 1.0, 1.0, 0.2], False),  # worth 3.4 of 4 draws: more than half of them
+        ([1.0, 0.2, 0.0, 0.0], True),  # worth 1.4
+        ([1.0] * 6 + [0.0] * 94, False),  # worth 6 of a hundred
+        ([1.0] * 4 + [0.0] * 96, True),
+    ],
+)
+def test_draws_are_few_below_five_or_half_of_all(weights, warned):
+    def begin(here):
+        return lambda draws: torch.tensor(weights).log()[:, None]
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = log_evidence(begin, 1, len(weights), rows=len(weights), progress=False)
+    wanted = sum(weights) ** 2 / sum(w * w for w in weights)
+    assert float(found.effective) == pytest.approx(wanted, rel=1e-6)
+    assert [w.category for w in caught] == [ConvergenceWarning] * warned
 
 
 def test_few_effective_draws_give_a_warning():
