@@ -194,8 +194,9 @@ def test_calibrated_scores(drawn):
     low, high = section["calibration_error"].error
     assert low < 0.02
     assert section.calibration_error <= high < 0.06
-    temperature = section["best_temperature"]
-    assert abs(temperature.value - 1) < 4 * temperature.error < 0.3
+    low, high = section["best_temperature"].error
+    assert low < section.best_temperature < high
+    assert abs(section.best_temperature - 1) < high - low < 0.3  # four standard errors
     assert abs(section.overconfidence) < 4 * section["overconfidence"].error
 
 
@@ -229,6 +230,44 @@ def test_dropout_is_counted_on_fresh_examples(drawn):
                       budget=math.inf, generator=draw)["calibration"]  # fmt: skip
     assert section["dropout_log_loss"].n == 200
     assert section.dropout_log_loss == pytest.approx(section.log_loss, rel=1e-4)
+
+
+class Functional(nn.Linear):
+    """A layer behind a function that drops."""
+
+    def forward(self, input):
+        return super().forward(nn.functional.dropout(input, 0.5, self.training))
+
+
+class Recurrent(nn.Module):
+    """The last state of two layers with dropout between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.LSTM(1, 3, num_layers=2, dropout=0.5, batch_first=True)
+
+    def forward(self, x):
+        return self.body(x[:, :, None])[0][:, -1]
+
+
+@pytest.mark.filterwarnings("ignore:passes are made one by one")
+@pytest.mark.parametrize(
+    ("model", "drops"),
+    [
+        (nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3)), True),
+        (Functional(4, 3), True),
+        (Recurrent(), True),
+        (nn.Sequential(nn.Dropout(0.0), nn.Linear(4, 3)), False),
+        (nn.Linear(4, 3), False),
+    ],
+    ids=["module", "function", "recurrent", "rate 0", "none"],
+)
+def test_dropout_is_met_wherever_it_is(model, drops):
+    section = measured("calibration", model, torch.randn(20, 4), torch.arange(20) % 3)
+    assert ("mutual_information" in section) is drops
+    assert not [note for note in section.notes if "dropout's doubt" in note]
+    if drops:
+        assert section.mutual_information > 0
 
 
 def test_twin_of_a_linear_layer_is_least_squares():

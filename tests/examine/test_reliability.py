@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import torch
 from scipy import stats
+from torch import nn
 
-from vademecum.examine import _reliability
+from vademecum.examine import _reliability, examine
 from vademecum.examine._reliability import Bins, best_temperature, binned, brier_parts
-from vademecum.examine.sections.calibration import _leaning
+from vademecum.examine.sections import calibration
+from vademecum.examine.sections.calibration import _leaning, _sentence
 
 
 def replicates(shift: float, n: int = 400, times: int = 400):
@@ -132,8 +134,57 @@ def test_best_temperature_of_two_classes():
     assert found.value == pytest.approx(3 / math.log(4), rel=1e-9)
     assert found.loss == pytest.approx(-(0.8 * math.log(0.8) + 0.2 * math.log(0.2)), rel=1e-9)
     # of b = 1 / T: the standard error of the log odds over 3
-    wanted = (1 / math.sqrt(10 * 0.16)) / 3 * found.value**2
-    assert found.error == pytest.approx(wanted, rel=1e-6)
+    b, spread = math.log(4) / 3, 1 / math.sqrt(10 * 0.16) / 3
+    ends = [1 / (b + 1.959964 * spread), math.inf]  # b - 1.96 spreads is below zero
+    assert found.interval == pytest.approx(ends, rel=1e-6)
+    many: Any = best_temperature(z.repeat(10, 1), y.repeat(10))
+    ends = [1 / (b + side * 1.959964 * spread / math.sqrt(10)) for side in (1, -1)]
+    assert many.interval == pytest.approx(ends, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.02, 0.1, 1.0, 3.0])
+@pytest.mark.parametrize("n", [64, 300])
+def test_the_interval_of_the_best_temperature_covers(scale, n):
+    """Classes drawn from the softmax: the best temperature is 1, however little scores differ."""
+    draw, times = torch.Generator().manual_seed(0), 200
+    low = high = 0
+    for _ in range(times):
+        z = scale * torch.randn(n, 3, generator=draw, dtype=torch.float64)
+        y = torch.multinomial(z.softmax(1), 1, generator=draw)[:, 0]
+        ends = best_temperature(z, y).interval or (1.0, 1.0)  # infinite: nothing is said
+        low, high = low + (ends[0] > 1), high + (ends[1] < 1)
+    # a sandwich of few examples is short: 5 % on a side were observed at n = 64, 10 % is the bound
+    assert max(low, high) <= stats.binom.ppf(1 - 1e-4, times, 0.05)
+
+
+def test_scores_that_hardly_differ_are_not_called_too_small():
+    """Those of a network before its training: the likeliest temperature is anywhere."""
+    draw, accused, likely = torch.Generator().manual_seed(0), 0, 0
+    for _ in range(100):
+        z = 0.02 * torch.randn(64, 3, generator=draw, dtype=torch.float64)
+        y = torch.multinomial(z.softmax(1), 1, generator=draw)[:, 0]
+        best = best_temperature(z, y)
+        likely += best.value < 0.2
+        accused += best.interval is not None and best.interval[1] < 0.5
+    assert likely > 15  # most of which a multiple of its own error would have accused
+    assert accused <= stats.binom.ppf(1 - 1e-4, 100, 0.025)
+
+
+def test_scores_are_divided_where_one_is_no_good_temperature():
+    """Of the first, one half says too little and the other too much: no temperature mends that."""
+    draw = torch.Generator().manual_seed(0)
+    p = torch.tensor([0.6, 0.9]).repeat(1000).double()
+    z = torch.stack([(p / (1 - p)).log(), torch.zeros_like(p)], 1)
+
+    def sentence(truth: list[float]) -> str:
+        chance = torch.tensor(truth).repeat(1000)
+        right = torch.rand(2000, generator=draw) < chance
+        return _sentence(binned(p, right, 2), best_temperature(z, (~right).long()), "where")
+
+    mixed, sure = sentence([0.8, 0.865]), sentence([0.5, 0.6])
+    assert "mostly not sure enough" in mixed
+    assert "divide" not in mixed
+    assert "divide its scores by" in sure
 
 
 def test_best_temperature_at_the_ends():
@@ -142,19 +193,45 @@ def test_best_temperature_at_the_ends():
     assert best_temperature(z, torch.tensor([1, 0])).value == math.inf
 
 
+def test_of_equal_scores_no_temperature_is_better_than_equal_ones():
+    """Whatever the classes: they are not all right, as where the colder is the better."""
+    y, draw = torch.tensor([0, 1, 1, 1]), torch.Generator().manual_seed(0)
+    for _ in range(20):  # whose mean is off by rounding, either way
+        rows = torch.randn(4, 1, generator=draw).repeat(1, 3)
+        assert best_temperature(rows, y).value == math.inf
+    found = best_temperature(torch.full((4, 3), 2.0), y)
+    assert found == (math.inf, None, math.log(3))
+    bins = binned(torch.full((4,), 1 / 3), torch.tensor([1, 0, 0, 0]), 1)
+    assert "at no temperature are its scores better" in _sentence(bins, found, "where")
+
+
 def test_best_temperature_scales_with_the_scores():
     z = torch.randn(300, 3, dtype=torch.float64)
     y = torch.multinomial(z.softmax(1), 1)[:, 0]
     one: Any = best_temperature(z, y)
     other: Any = best_temperature(1e6 * z, y)
     assert other.value == pytest.approx(1e6 * one.value, rel=1e-6)
-    assert other.error == pytest.approx(1e6 * one.error, rel=1e-5)
+    assert other.interval == pytest.approx([1e6 * end for end in one.interval], rel=1e-5)
 
 
 def test_no_confidence_is_further_off_than_one():
     wrong = binned(torch.tensor([0.9, 0.95]), torch.tensor([False, False]), 2)
     assert wrong.error()[0] == pytest.approx(math.sqrt((0.9**2 + 0.95**2) / 2))
     assert wrong.error()[2] == 1.0
+
+
+@pytest.mark.parametrize(("n", "bins"), [(9, 1), (29, 2), (30, 3), (150, 15), (400, 15)])
+def test_bins_have_ten_examples_at_least_and_are_fifteen_at_most(n, bins):
+    model, x = nn.Linear(3, 2), torch.randn(n, 3)
+    section = examine(model, x, torch.arange(n) % 2, sections=["calibration"])["calibration"]
+    assert f" over {bins} bins of equal mass" in section["calibration_error"].method
+
+
+def test_of_very_many_scores_the_first_are_looked_at(monkeypatch):
+    monkeypatch.setattr(calibration, "_ENTRIES", 38)
+    model, x = nn.Linear(3, 3), torch.randn(30, 3)
+    section = examine(model, x, torch.arange(30) % 3, sections=["calibration"])["calibration"]
+    assert [section[name].n for name in ("accuracy", "brier", "best_temperature")] == 3 * [12]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ $$\overline{(p - c)^2} = \sum_b w_b (\bar p_b - \bar c_b)^2 - \sum_b w_b (\bar c
 - 2\, \overline{(p - \bar p_b)(c - \bar c_b)} .$$
 
 The best temperature minimises $-\overline{\log \mathrm{softmax}(z / T)_y}$, which is convex in
-$1 / T$; its standard error is that of an M-estimator.
+$\beta = 1 / T$. The standard error of $\beta$ is that of an M-estimator, and the ends of its
+interval of 95 % are turned over: scores that hardly differ leave $T$ without an upper end, where a
+multiple of its own standard error would put one below the truth.
 """
 
 import math
@@ -44,6 +46,7 @@ _NEARLY_NORMAL = 1e6  # is a chi-square number from here: an end of its interval
 # the interval, and SciPy's search takes long
 _TAIL = 0.02  # of the law on each side. Observed coverage in 4,000 samples each, for 30 to
 # 2,000 examples and errors from 0 to 0.3: 0.9505 at least; with 0.025 it was 0.935 at least
+_NORMAL = 1.959963985  # two-sided, 95 %
 _WIDEST = 1e12  # inverse temperatures that are searched, up to this and down to its inverse
 
 
@@ -156,8 +159,8 @@ class BestTemperature(NamedTuple):
 
     value: float
     """The temperature; 0 where every score is right and can grow, infinite where none is."""
-    error: float | None
-    """Its standard error."""
+    interval: tuple[float, float] | None
+    """That of 95 %; its upper end is infinite where equal scores may be best."""
     loss: float
     """The mean cross-entropy with it."""
 
@@ -168,28 +171,29 @@ def best_temperature(z: Tensor, y: Tensor) -> BestTemperature:
     """The temperature with the least cross-entropy, for scores (n, k) and classes (n,)."""
     scale = float((z.amax(1) - z.amin(1)).double().mean()) or 1.0
     low, high = math.log(1 / _WIDEST), math.log(_WIDEST)
+    slope, _ = _slopes(z, y, math.exp(low) / scale)
+    if float(slope.mean()) >= 0:  # also where all scores are equal
+        return BestTemperature(math.inf, None, math.log(z.shape[1]))
     slope, _ = _slopes(z, y, math.exp(high) / scale)
     if float(slope.mean()) <= 0:  # every answer is right: the colder the better
         return BestTemperature(0.0, None, 0.0)
-    slope, _ = _slopes(z, y, math.exp(low) / scale)
-    if float(slope.mean()) >= 0:
-        return BestTemperature(math.inf, None, math.log(z.shape[1]))
     for _ in range(70):
         middle = (low + high) / 2
         slope, _ = _slopes(z, y, math.exp(middle) / scale)
         low, high = (low, middle) if float(slope.mean()) > 0 else (middle, high)
     beta = math.exp((low + high) / 2) / scale
     slope, curvature = _slopes(z, y, beta)
-    error = (
-        float(slope.square().mean().sqrt()) / len(y) ** 0.5 / max(float(curvature.mean()), 1e-300)
-    )
+    spread = float(slope.square().mean().sqrt()) / max(float(curvature.mean()), 1e-300)
+    reach = _NORMAL * spread / len(y) ** 0.5
+    high = 1 / (beta - reach) if reach < beta else math.inf
     loss = F.cross_entropy(z.double() * beta, y)
-    return BestTemperature(1 / beta, error / beta**2, float(loss))
+    return BestTemperature(1 / beta, (1 / (beta + reach), high), float(loss))
 
 
 def _slopes(z: Tensor, y: Tensor, beta: float) -> tuple[Tensor, Tensor]:
     """Derivatives of each example's cross-entropy in the inverse temperature, first and second."""
     z = z.double()
+    z = z - z.amax(1, keepdim=True)  # of equal scores nothing is left, no rounding either
     p = (beta * z).softmax(1)
     mean = (p * z).sum(1)
     own = z.gather(1, y[:, None])[:, 0]

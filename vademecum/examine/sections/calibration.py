@@ -9,7 +9,7 @@ sequence are taken for independent, so that its intervals are too short.
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from vademecum.examine._task import flat_scores
 from vademecum.examine.dossier import Measurement
 from vademecum.examine.sections._fresh import best_examples
 from vademecum.foundations import clopper_pearson
-from vademecum.regularization import mc_dropout
+from vademecum.regularization import MCDropout, mc_dropout
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,9 +76,9 @@ def calibration(study: Study, clock: Clock) -> Iterator[Item]:
         "log_loss", float(losses.mean()), _standard_error(losses), "nats", len(y), where
     )
     best = best_temperature(z, y)
-    if best.error is not None:  # else no temperature is too low, or none too high
-        how = "that the scores should be divided by for the least log loss"
-        yield Measurement("best_temperature", best.value, best.error, "", len(y), how)
+    if best.interval is not None:  # else no temperature is too low, or none too high
+        how = "that the scores should be divided by for the least log loss; interval of 95 %"
+        yield Measurement("best_temperature", best.value, best.interval, "", len(y), how)
         how = "at that temperature"
         yield Measurement("log_loss_at_best", best.loss, None, "nats", len(y), how)
     yield Sentence(_sentence(bins, best, where))
@@ -122,18 +122,15 @@ def _parts(bins: Bins, confidence: Tensor, right: Tensor) -> Iterator[Item]:
 def _dropout(study: Study, clock: Clock) -> Iterator[Item]:
     """What passes with dropout on say, if there is dropout."""
     examples = best_examples(study)
-    if examples is None or examples.y is None or not _drops(study):
+    if examples is None or examples.y is None:
         return
     if study.aim.task != "classification" or (study.aim.classes == 2 and study.outputs().ndim == 1):
         return
     with optional("dropout's doubt"):
         for m in clock.portions(_FIRST, min(examples.n, _LAST)):
             x, y = examples.take(m)
-            found = mc_dropout(
-                study.model, x, samples=_SAMPLES, output=study.output, memory=study.room,
-                generator=study.generator("dropout"),
-            )  # fmt: skip
-            if found.probabilities is None or found.mutual_information is None:
+            found = _passes(study, x)
+            if found is None or found.probabilities is None or found.mutual_information is None:
                 return
             how = f"mutual information of answer and mask, over {_SAMPLES} passes with dropout on"
             how += f", {examples.words}"
@@ -147,13 +144,17 @@ def _dropout(study: Study, clock: Clock) -> Iterator[Item]:
                               m, how)  # fmt: skip
 
 
-def _drops(study: Study) -> bool:
-    """Whether some module says that it drops."""
-    for module in study.model.modules():
-        rate = getattr(module, "p", getattr(module, "dropout", 0.0))
-        if "drop" in type(module).__name__.lower() and isinstance(rate, float) and rate > 0:
-            return True
-    return False
+def _passes(study: Study, x: Any) -> MCDropout | None:
+    """Passes with dropout on; None where no module, function or recurrent layer drops."""
+    try:
+        return mc_dropout(
+            study.model, x, samples=_SAMPLES, output=study.output, memory=study.room,
+            generator=study.generator("dropout"),
+        )  # fmt: skip
+    except ValueError as error:
+        if str(error).endswith("and none was met"):
+            return None
+        raise
 
 
 def _standard_error(values: Tensor) -> float:
@@ -172,7 +173,7 @@ def _sentence(bins: Bins, best: BestTemperature, where: str) -> str:
         return words + "; all answers are right, so that no temperature is too low."
     if best.value == math.inf:
         return words + "; at no temperature are its scores better than equal ones."
-    if low > 0:
+    if low > 0 and best.interval and not best.interval[0] <= 1 <= best.interval[1]:
         words += f"; divide its scores by {best.value:.3g}"
     return words + "."
 
