@@ -14,7 +14,7 @@ from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing
 from vademecum.examine._study import Study
 from vademecum.examine.sections import geometry
-from vademecum.examine.sections._symmetries import applicable
+from vademecum.examine.sections._symmetries import applicable, measured
 from vademecum.foundations import clopper_pearson
 from vademecum.geometry import EquivarianceError
 
@@ -138,6 +138,30 @@ def test_the_error_of_one_graph_is_over_its_moves():
     assert told.n == 1
     assert told.error == pytest.approx(float(each.std()) / math.sqrt(len(moved)))
     assert f"; one input, moved {len(moved)} times, error of their mean" in told.method
+
+
+def test_moves_that_are_drawn_are_a_part_of_the_error():
+    """Multiples of one signal are missed alike by a shift, but some shifts by more than others."""
+    turn = 2 * torch.pi * torch.arange(40.0) / 40
+    x = torch.arange(1.0, 13)[:, None, None] * turn.cos()
+    layer = nn.Linear(40, 2, bias=False)
+    layer.weight.data = torch.stack([turn.cos(), turn.sin()])
+    model = nn.Sequential(nn.Conv1d(1, 1, 1, bias=False), nn.Flatten(), layer)
+    # turned by an angle, outputs are off by the chord: in units of the outputs, and of turned ones
+    chords = 2 * (turn[1:] / 2).sin()
+    for seed in range(5):
+        study = Study(model, x, torch.arange(12) % 2, seed=seed)
+        shift = applicable(study, x[:2], study.outputs()[:2])[0]
+        told, found = measured(study, shift, x)
+        assert isinstance(told, geometry.Measurement)
+        assert isinstance(found, EquivarianceError)
+        assert isinstance(told.value, float)
+        drawn = chords[[g - 1 for g in found.elements if g]]
+        assert told.value == pytest.approx(float(drawn.mean()), rel=1e-4)
+        spread = float(drawn.std()) / math.sqrt(len(drawn))
+        assert told.error == pytest.approx(spread, rel=1e-3)
+        assert abs(told.value - float(chords.mean())) < 4 * spread
+        assert f"n examples, {len(drawn)} moves that were drawn, error" in told.method
 
 
 def test_one_example_is_moved_at_least(monkeypatch):

@@ -12,7 +12,7 @@ whole number (then shifts are multiples of it); else they should stay as they ar
 """
 
 from collections.abc import Callable, Iterator
-from math import sqrt
+from math import hypot, sqrt
 from typing import Any, NamedTuple
 
 import torch
@@ -130,6 +130,11 @@ def _convolves(study: Study) -> bool:
     return any(isinstance(module, nn.Conv1d) for module in study.model.modules())
 
 
+def _standard_error(values: Tensor) -> float | None:
+    """That of a mean, or None of a single number."""
+    return float(values.std()) / sqrt(len(values)) if len(values) > 1 else None
+
+
 def measured(study: Study, symmetry: Symmetry, x: Any) -> Iterator[Measurement | EquivarianceError]:
     """How far the network is from a symmetry, on some examples."""
     draw = study.generator(f"{symmetry.name} of geometry")
@@ -142,12 +147,13 @@ def measured(study: Study, symmetry: Symmetry, x: Any) -> Iterator[Measurement |
     moved = [i for i, g in enumerate(found.elements) if g != symmetry.group.identity]
     errors = found.errors[moved].double()
     each = errors.mean(0)
-    spread = float(each.std()) / sqrt(len(each)) if len(each) > 1 else None
-    if len(each) == 1 and len(errors) > 1:
-        spread = float(errors.std()) / sqrt(len(errors))
+    spread = _standard_error(each)
+    if len(errors) > 1 and (len(each) == 1 or samples is not None):
+        spread = hypot(spread or 0.0, _standard_error(errors.mean(1)) or 0.0)
     stay = "of outputs that should stay as they are" if symmetry.out_action is None else (
         "of outputs that should move along")  # fmt: skip
     over = "n examples" if len(each) > 1 else f"one input, moved {len(errors)} times"
+    over += f", {len(errors)} moves that were drawn" if samples and len(each) > 1 else ""
     how = f"mean relative change {stay}, under {symmetry.words}; {over}, error of their mean"
     alone = tuple(each.tolist()) if len(each) > 1 else ()
     value = float(each.mean())

@@ -28,12 +28,13 @@ from vademecum.language import LinearProbe, linear_probe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CLAIMS", "effective_rank", "representations"]
+__all__ = ["CLAIMS", "effective_rank", "rank_error", "representations"]
 
 CLAIMS = ("language.layer_probe", "foundations.entropy", "foundations.eckart_young")
 """Claims of the course that stand behind it."""
 _LAYERS, _WIDTH = 8, 256  # layers that are looked at, and features of each, at most
 _FEW, _MANY = 100, 1000  # examples
+_PARTS = 20  # of them, one of which is left out at a time
 _CLASSES = 50  # beyond which targets are put in two groups
 
 
@@ -107,12 +108,36 @@ def effective_rank(h: Tensor) -> float:
         2.0
     """
     h = h.detach().double()
-    values = torch.linalg.svdvals(h - h.mean(0)).square()
+    return _alike(torch.linalg.svdvals(h - h.mean(0)).square())
+
+
+def rank_error(h: Tensor) -> float:
+    """The standard error of that rank: the jackknife that leaves out a twentieth at a time.
+
+    Example:
+        >>> two = torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
+        >>> all_ = [effective_rank(two[[j for j in range(4) if j != i]]) for i in range(4)]
+        >>> len({round(rank, 6) for rank in all_}), round(rank_error(two), 6)
+        (1, 0.0)
+    """
+    h = h.detach().double()
+    h = h - h.mean(0)
+    parts, whole, ranks = h.tensor_split(min(_PARTS, len(h))), h.T @ h, list[float]()
+    for part in parts:
+        kept = max(len(h) - len(part), 1)
+        mean = part.sum(0) / kept  # of what is kept, but for its sign
+        rest = whole - part.T @ part - kept * torch.outer(mean, mean)
+        ranks.append(_alike(torch.linalg.eigvalsh(rest).clamp(min=0)))
+    k, values = len(ranks), torch.tensor(ranks).double()
+    return float(((k - 1) / k * (values - values.mean()).square().sum()).sqrt())
+
+
+def _alike(values: Tensor) -> float:
+    """How many alike would have the entropy of these."""
     total = values.sum()
     if not bool(total > 0):
         return 0.0
-    p = values / total
-    return float(torch.special.entr(p).sum().exp())
+    return float(torch.special.entr(values / total).sum().exp())
 
 
 def _inner(study: Study, name: str) -> str:
@@ -170,16 +195,14 @@ def _ranks(ranks: dict[str, float], features: dict[str, Tensor], m: int) -> Iter
     yield Measurement("effective_ranks", tuple(ranks.values()), None, "directions", m, how)
     widths = tuple(float(h.shape[1]) for h in features.values())
     yield Measurement("widths", widths, None, "features", m, "features that were looked at")
-    how += "; the error is half the difference between two halves of them"
+    how += f"; standard error, by leaving out one of {min(_PARTS, m)} parts of them at a time"
     *hidden, last = ranks
     # Where the last layer is not constant, others go around those that are: a branch of zeros.
     hidden = [name for name in hidden if ranks[name] or not ranks[last]] or [last]
     least = min(hidden, key=lambda name: ranks[name])
     for title, name in (("last_effective_rank", last), ("least_hidden_rank", least)):
-        halves = [effective_rank(part) for part in features[name].chunk(2)]
-        spread = abs(halves[0] - halves[-1]) / 2
         where = f"of {name or 'the network'}: {how}"
-        yield Measurement(title, ranks[name], spread, "directions", m, where)
+        yield Measurement(title, ranks[name], rank_error(features[name]), "directions", m, where)
 
 
 def _scores(
