@@ -16,6 +16,7 @@ from vademecum.examine._section import Item, NotApplicable, optional
 from vademecum.examine._study import Study
 from vademecum.examine._task import flat_scores
 from vademecum.examine.dossier import Measurement
+from vademecum.examine.sections._fresh import best_examples
 from vademecum.foundations import clopper_pearson
 from vademecum.kernels import infinite_width, ntk_predict
 from vademecum.models import call_arguments, chosen_output, evaluation
@@ -33,20 +34,20 @@ def twin_of_infinite_width(study: Study, clock: Clock) -> Iterator[Item]:
     if study.dtype not in (torch.float32, torch.float64):
         return
     k = study.aim.classes
-    fresh = study.test if study.test is not None and study.test.y is not None else None
+    test = study.test
+    told = test is not None and test.y is not None and test.n is not None
+    fresh = best_examples(study) if told else None  # in random order, whatever theirs is
     limit = infinite_width(study.model, output=study.output, memory=study.room)
     total = min(study.n or 0, _TWINS)
     with optional("the twin of infinite width"):
         for m in clock.portions(_TWIN, total, power=2.5):
             half = m if fresh is not None else m // 2
             train, labels = study.data.rows(study.order[:half])
-            test = study.data.rows(study.order[half:m]) if fresh is None else (
-                fresh.rows(slice(min(fresh.n or m, m)))
-            )  # fmt: skip
+            others = fresh.take(m) if fresh else study.data.rows(study.order[half:m])
             hot = F.one_hot(labels.long(), k).to(study.dtype) - 1 / k
-            scores = ntk_predict(limit.ntk, train, hot, test[0], memory=study.room).mean
-            hits = int((scores.argmax(1) == test[1]).sum())
-            own, classes = flat_scores(outputs_of(study, test[0]), test[1])
+            scores = ntk_predict(limit.ntk, train, hot, others[0], memory=study.room).mean
+            hits = int((scores.argmax(1) == others[1]).sum())
+            own, classes = flat_scores(outputs_of(study, others[0]), others[1])
             owns = int((own.argmax(1) == classes).sum())
             n = len(classes)
             how = f"of its predictor from {half} examples, on others, with an interval of 95 %"

@@ -20,6 +20,7 @@ from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing, Item, NotApplicable, Sentence
 from vademecum.examine._study import Study
 from vademecum.examine.dossier import Measurement
+from vademecum.examine.sections._fresh import best_examples
 from vademecum.examine.sections._losses import Losses, example_losses
 from vademecum.examine.sections._medians import median_interval
 from vademecum.examine.sections._single_inputs import classifier, real_tensor
@@ -45,8 +46,11 @@ def generalisation(study: Study, clock: Clock) -> Iterator[Item]:
     if study.aim.task is None or (study.data.y is None and study.aim.task != "density"):
         raise NotApplicable("because there are no targets to be wrong about: give y")
     seen = example_losses(study, "data")
-    fresh = None if study.test is None else example_losses(study, "test")
-    said: dict[str, Any] = {}
+    told = study.test is not None and (study.test.y is not None or study.aim.task == "density")
+    fresh = example_losses(study, "test") if told else None
+    said: dict[str, Any] = {"without": "fresh examples (test=)"}
+    if study.test is not None:
+        said["without"] = "targets of the fresh examples"
     yield Drawing(lambda: _drawn(seen, fresh))
     for which, losses in (("train", seen), ("test", fresh)):
         if losses is not None:
@@ -145,11 +149,13 @@ def _norms(study: Study, said: dict[str, Any]) -> Iterator[Item]:
 
 def _certificate(study: Study, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     """A PAC-Bayes certificate by the fresh examples, if there is time."""
-    if study.aim.task != "classification" or study.test is None or study.test.n is None:
+    test, fresh = study.test, best_examples(study)  # in random order, whatever theirs is
+    if study.aim.task != "classification" or test is None or test.y is None or test.n is None:
         return
+    assert fresh is not None
     model = classifier(study)
-    x, y = study.test.rows(slice(_MOST))
-    took = clock.pass_seconds(model, study.test.rows(slice(64))[0]) * max(1.0, len(y) / 64)
+    x, y = fresh.take(_MOST)
+    took = clock.pass_seconds(model, fresh.take(64)[0]) * max(1.0, len(y) / 64)
     needed = took * (3 * _EPOCHS + _PASSES + 2)  # of passes; one with a gradient counts for three
     if needed > 0.8 * clock.left():
         clock.cut = "no PAC-Bayes certificate"
@@ -178,7 +184,7 @@ def _sentence(seen: Losses, fresh: Losses | None, said: dict[str, Any]) -> str:
     what = {"error": "wrong answers", "loss": "mean loss", "squared_error": "squared error"}[name]
     words = f"On the examples given: {form.format(said[f'train_{name}'])} {what}"
     if fresh is None:
-        words += "; without fresh examples (test=) nothing is known of its errors on new ones"
+        words += f"; without {said['without']} nothing is known of its errors on new ones"
     else:
         gap, error = said["gap"]
         ends = error if isinstance(error, tuple) else (gap - 2 * error, gap + 2 * error)
