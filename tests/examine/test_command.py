@@ -119,6 +119,8 @@ def test_options_reach_the_question(capsys, seen, file, tmp_path):
         (["{}:net", "--data", "digits", "--require", "a.b >= c"], "--require must be as"),
         (["{}:net", "--data", "digits", "--require", "kernel.rank >= nan"], "--require must be as"),
         (["{}:net", "--data", "digits", "--checkpoint", "w.pt"], "safetensors"),
+        (["{}:net", "--data", "digits", "--out", "mine.py"], "--out must be a folder"),
+        (["{}:net", "--data", "digits", "--out", "mine.py/in"], "--out must be a folder"),
         (["a.json"], "two dossiers are needed"),
         (["a.json", "b.json"], "there is no file a.json"),
     ],

@@ -2,6 +2,7 @@
 
 import math
 import operator
+import os
 import re
 import sys
 import time
@@ -68,6 +69,7 @@ def examine(
     if not 0 < budget < float("inf"):
         raise UsageError(f"--budget must be positive, got {budget:g}")
     _refuse_pickles(checkpoint)
+    _refuse_no_folder(out)
     from vademecum.scripts import split_name
 
     split_name("the network", network)
@@ -148,6 +150,13 @@ def _refuse_pickles(checkpoint: Path | None) -> None:
             f"--checkpoint must be a file in the format safetensors, got {checkpoint}: pickled"
             " files can run any code, and are not opened"
         )
+
+
+def _refuse_no_folder(out: Path) -> None:
+    """Before the work, which would be lost."""
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise UsageError(f"--out must be a folder that can be written, got {out}")
 
 
 def _say(section: "Section") -> None:
