@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from vademecum.examine import _study
+from vademecum.examine import _study, examine
 from vademecum.examine._clock import Clock
 from vademecum.examine._study import Study
 from vademecum.examine.sections import robustness
@@ -83,12 +83,69 @@ def test_changes_that_were_not_found_are_none(monkeypatch, radii, median, interv
     assert isinstance(told, robustness.Measurement)
     assert (told.value, told.error) == (pytest.approx(median), pytest.approx(interval))
     assert (f", 1 where none was found (of {never}); an upper" in told.method) is bool(never)
-    words, whole = (
-        robustness._sentence(subject.ball, said),
-        f"half of the answers within {median:g}",
+    words, up_to = robustness._sentence(subject.ball, said), f"changes of up to {median:g}"
+    assert words == (
+        "" if not median
+        else f"with {up_to} half of the answers are wrong." if half
+        else f"no {up_to} were found that leave half of the answers wrong."
+    )  # fmt: skip
+
+
+def test_half_of_the_answers_are_wrong_before_half_of_them_change():
+    """Nine of twenty are wrong without a change, and one change suffices."""
+    model = nn.Linear(1, 2)
+    model.weight.data, model.bias.data = torch.tensor([[-1.0], [1.0]]), torch.zeros(2)
+    x = torch.tensor([[1.0]] * 9 + [[-1.0]] * 9 + [[0.125], [-0.125]]).double()
+    y = torch.tensor([0] * 9 + [0] * 9 + [1, 0])
+    section = examine(model.double(), x, y, sections=["robustness"])["robustness"]
+    assert section.clean_accuracy == 0.55
+    assert section.median_radius == pytest.approx(0.125, abs=1e-3)
+    assert "with changes of up to 0.125 half of the answers are wrong" in section.sentence
+
+
+def test_what_intervals_prove_stays_proven_where_linear_bounds_prove_less(monkeypatch):
+    def none(model, x, y, **knobs):
+        return SimpleNamespace(margin=-torch.ones(len(y)), assumes="")
+
+    monkeypatch.setattr(robustness, "certified_accuracy", none)
+    x = 9 * torch.tensor([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]]).repeat(2, 1)
+    model = nn.Linear(3, 3)
+    model.weight.data, model.bias.data = torch.eye(3), torch.zeros(3)
+    told = list(robustness._certified(subject_of(model, x), Clock(math.inf), {}))
+    assert [each.value for each in told if isinstance(each, robustness.Measurement)] == 3 * [1.0]
+
+
+class Edges(nn.Module):
+    """A layer over the nodes of a graph, which one alone has not."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, x):
+        if len(x) != 12:
+            raise ValueError("there are 12 nodes")
+        return self.layer(x - x.mean(0))
+
+
+@pytest.mark.parametrize("section", ["robustness", "geometry"])
+def test_examples_that_hang_together_are_the_reason(section):
+    """Their input is one tensor of numbers that may change a little."""
+    x, y = torch.randn(12, 5), torch.arange(12) % 3
+    told = examine(Edges(), x, y, sections=[section])[section]
+    assert told.status == "not applicable"
+    assert told.reason.startswith("because its examples hang together")
+
+
+def test_examples_that_there_was_no_time_for_are_told_with_what_they_were_for():
+    now = [0.0]
+    clock, subject = (
+        Clock(10.0, now=lambda: now[0]),
+        subject_of(nn.Linear(5, 3), torch.randn(30, 5)),
     )
-    assert words == ("" if not median else f"half of the answers change within {median:g}." if half
-                     else f"no changes were found that change {whole}.")  # fmt: skip
+    for _ in robustness._portions(subject, clock, 16, 30, 10**9, "the curve"):
+        now[0] += 9.0
+    assert clock.cut == "16 of 30 examples for the curve"
 
 
 class AtLeastTwo(nn.Module):

@@ -68,6 +68,44 @@ def test_the_search_ends_where_it_has_converged():
     assert found[0].values.tolist() == pytest.approx([9, 8, 7, 6, 5])
 
 
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        (0.3, "than about 1 example are"),
+        (1.0, "than about 1 example are"),
+        (1.25, "than about 1.25 examples are"),
+        (math.inf, "no gradient is seen"),
+    ],
+)
+def test_no_batch_is_smaller_than_one_example(scale, words):
+    assert words in curvature._sentence(pairs([1.0], [0.0]), None, scale)
+
+
+@pytest.mark.parametrize(("applications", "products"), [(7, 256), (700, 700)])
+def test_the_smallest_eigenvalue_is_looked_for_as_long_as_the_largest(
+    monkeypatch, applications, products
+):
+    asked, known = dict[str, Any](), pairs([1.0], [0.0])
+    monkeypatch.setattr(curvature, "eigsh", lambda *_, **knobs: asked.update(knobs) or known)
+    study = Study(nn.Linear(2, 3), torch.randn(9, 2), torch.arange(9) % 3)
+    H = LinearOperator((9, 9), lambda v: v, lambda v: v)
+    curvature._smallest(study, H, known._replace(applications=applications))
+    assert (asked["which"], asked["max_iter"]) == ("smallest", products)
+
+
+def test_gradients_of_examples_have_a_quarter_of_the_room(monkeypatch):
+    asked: dict[str, Any] = {}
+
+    def noise(*_, **knobs):
+        asked.update(knobs)
+        return GradientNoise(5.0, 2.0, 9.0, 10.0, 2.0, 40)
+
+    monkeypatch.setattr(curvature, "gradient_noise", noise)
+    model, x, y = nn.Linear(3, 2), torch.randn(60, 3), torch.arange(60) % 2
+    examine(model, x, y, sections=["curvature"], budget=math.inf, memory=2**22)
+    assert asked["memory"] == 2**20
+
+
 def test_the_noise_of_gradients_has_its_own_interval_and_examples(monkeypatch):
     known = GradientNoise(5.0, 2.0, 9.0, 10.0, 2.0, 40)
     monkeypatch.setattr(curvature, "gradient_noise", lambda *_, **__: known)

@@ -6,7 +6,7 @@
 | `FILE.npz` | arrays: `y` the targets, `x` the inputs, or any other names as keyword arguments |
 | `FILE.py:OBJECT` | a `DataLoader`, a pair of inputs and targets, inputs alone, or a function that makes one |
 
-Numbers go to the device and dtype of the network.
+Numbers go to the device and dtype of the network; those of a loader stay in their dtype.
 """  # noqa: E501
 
 from pathlib import Path

@@ -238,7 +238,7 @@ class Study:
     def _passed(self, data: Data) -> Any:
         with torch.no_grad(), evaluation(self.model, fused=True):
             if data.n is None:
-                return called(self.network, data.copied().x)
+                return map_tensors(called(self.network, data.copied().x), Tensor.detach)
             parts, entries = [], 0
             for i in range(0, data.n, self.batch):
                 x, _ = data.rows(slice(i, i + self.batch))
@@ -248,7 +248,7 @@ class Study:
                 entries += parts[-1].numel()
                 if entries >= _ENTRIES:
                     break
-        return torch.cat(parts)
+        return torch.cat(parts).detach()  # views of parameters have gradients in any mode
 
     def _looked(self, given: Data, output: Output) -> tuple[FirstLook, Data]:
         """A first look by a few examples; by all of them where the network takes no few."""

@@ -27,7 +27,7 @@ __all__ = ["Question", "supervised"]
 
 _LONGER = 0.05, 1.0  # of the budget, and seconds: what the process may take beyond it
 _WRITING = 0.5  # seconds for the page, which are kept for it
-_OVER = "the time was over while it ran"
+_OVER = "the time was over before it came to its end"
 _SPIN = {"GOMP_SPINCOUNT": "1000"}
 """Rounds that a thread waits awake for the others. By default it does so for milliseconds, and
 where others want the processors, it takes them from those that it waits for. Observed for 128

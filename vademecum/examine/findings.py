@@ -146,8 +146,10 @@ def _survival(section: Section) -> float | None:
 
 
 def _collapse(section: Section) -> float | None:
-    """The least rank of hidden layers, where the targets cannot be read off the last one."""
+    """The least rank of hidden layers, where no targets are known to be read off the last one."""
     if len(section.get("layers") or ()) < 2 or "least_hidden_rank" not in section:
+        return None
+    if section["least_hidden_rank"].n == 2:  # which have no more than one direction anywhere
         return None
     if "last_score" in section and section.get("last_score") > (section.get("chance") or 0.0) + 0.1:
         return None
@@ -206,10 +208,10 @@ RULES = (
          "A shift by one position changes at least {number:.0%} of the answers.",
          "Augment with shifts, pool before striding, or take convolutions."),
     Rule("guessing", "generalisation", _over_guessing, True, 0, 5.0,
-         "It cannot be told from always giving the most frequent class.",
+         "As far as can be told it is no better than always giving the most frequent class.",
          "Check targets, preprocessing and learning rate before anything else."),
     Rule("constant", "generalisation", _over_constant, True, 0, 5.0,
-         "It cannot be told from always giving the same answer, whatever the input.",
+         "As far as can be told it is no better than the same answer whatever the input.",
          "Check targets, preprocessing and learning rate before anything else."),
     Rule("gap", "generalisation", _gap, True, 0.1, 4.0,
          "On new examples it is worse by at least {number:.2g} than on those it was given.",
@@ -225,7 +227,7 @@ RULES = (
          "Small changes of inputs leave at most {number:.0%} of the right answers.",
          "If inputs may be tampered with or noisy, train with adversarial or noisy examples."),
     Rule("collapse", "representations", _collapse, False, 1.5, 4.0,
-         "A hidden layer uses {number:.2g} directions only, and the targets are lost.",
+         "A hidden layer uses no more than {number:.2g} of its directions.",
          "Normalise between layers, or begin anew with the proposed scales of weights."),
     Rule("forgotten", "representations", _lost, True, 0.05, 1.5,
          "More can be read off an earlier layer than off the last one, by at least {number:.0%}.",

@@ -244,8 +244,9 @@ def _sentence(found: Eigenpairs, low: Eigenpairs | None, scale: float | None) ->
             f"; there is a way down with curvature {bottom:.3g}"
         )  # fmt: skip
     if scale is not None:
+        many = counted(max(scale, 1.0))  # no batch is smaller
         words += (
-            f"; batches of more than about {counted(scale)} examples are mostly wasted"
+            f"; batches of more than about {many} example{'s' * (many != '1')} are mostly wasted"
             if math.isfinite(scale)
             else "; among the noise of these examples no gradient is seen"
         )

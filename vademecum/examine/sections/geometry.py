@@ -35,6 +35,8 @@ CLAIMS = (
 """Claims of the course that stand behind it."""
 _FEW, _MANY = 8, 64  # examples that are moved
 _SHOWN = 8  # positions of an example that a picture has room for
+_MOVES = {"shift": "shifts", "flip": "mirror images", "turn": "quarter turns",
+          "permutation": "permutations"}  # fmt: skip
 _ENTRIES = 2**26  # of outputs that are moved at a time, half a gibibyte in double precision
 
 
@@ -45,7 +47,8 @@ def geometry(study: Study, clock: Clock) -> Iterator[Item]:
     part = clock.spend(0.4)
     for i, symmetry in enumerate(moving):
         own = part.spend(1 / (len(moving) - i))
-        for m in own.portions(_FEW, _most(study)):
+        what = f"examples for {_MOVES[symmetry.name]}"
+        for m in own.portions(_FEW, _most(study), what=what):
             for item in _moved(study, symmetry, m):
                 if isinstance(item, EquivarianceError):
                     orbits[symmetry.name] = item
@@ -69,7 +72,8 @@ def geometry(study: Study, clock: Clock) -> Iterator[Item]:
             yield item
         yield Sentence(_sentence(known, errors))
     if not (moving or own.cut) and known.between is None and known.regions is None:
-        why = known.why_not or "inputs are not one tensor of numbers"
+        whole = "its examples hang together"
+        why = whole if study.n is None else known.why_not or "inputs are not one tensor of numbers"
         raise NotApplicable(f"because {why}, and no symmetry is known of such inputs")
     clock.cut = ", ".join(dict.fromkeys(filter(None, [own.cut, *cuts])))
 
@@ -132,8 +136,7 @@ def _sentence(known: Pieces, errors: dict[str, Measurement]) -> str:
         words.append(f"linear pieces{where} were not counted: {known.why_not}")
     for name, error in errors.items():
         if name.endswith("_error"):
-            moves = {"shift": "shifts", "flip": "mirror images", "turn": "quarter turns",
-                     "permutation": "permutations"}[name.removesuffix("_error")]  # fmt: skip
+            moves = _MOVES[name.removesuffix("_error")]
             words.append(f"{moves} are missed by {_share(error.value)}")
     if "shift_changes_answers" in errors:
         share = errors["shift_changes_answers"].value

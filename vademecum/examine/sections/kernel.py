@@ -254,9 +254,10 @@ def _sentence(found: _Spectrum) -> str:
     if not found.rank:
         return "Its outputs do not depend on its parameters."
     top, middle = float(found.values[0]), float(found.values[found.rank // 2])
+    steps = counted(top / middle)
     return (
         f"If it trained as its tangent kernel says, half of the {found.rank} directions in which"
-        f" its outputs can move would take more than {counted(top / middle)} steps."
+        f" its outputs can move would take {steps} step{'s' * (steps != '1')} or more."
     )
 
 

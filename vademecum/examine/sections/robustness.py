@@ -67,8 +67,10 @@ def robustness(study: Study, clock: Clock) -> Iterator[Item]:
     """The attack curve, whether it can be trusted, radii, certificates, Lipschitz constants."""
     model = classifier(study)
     examples = best_examples(study)
-    x = None if examples is None else real_tensor(examples.x)
-    if x is None or examples is None:
+    if examples is None:
+        raise NotApplicable("because its examples hang together, and one at a time is attacked")
+    x = real_tensor(examples.x)
+    if x is None:
         raise NotApplicable("because inputs are not one tensor of numbers that may change a little")
     ball, said = ball_of(x), dict[str, Any](of=examples.words)
     cuts: list[str] = []
@@ -83,16 +85,19 @@ def robustness(study: Study, clock: Clock) -> Iterator[Item]:
     clock.cut = ", ".join(filter(None, cuts))
 
 
-def _portions(subject: Subject, clock: Clock, first: int, last: int, passes: int) -> Iterator[int]:
+def _portions(
+    subject: Subject, clock: Clock, first: int, last: int, passes: int, what: str
+) -> Iterator[int]:
     """All at once where there is time for it: few take a large network hardly less than many."""
     seconds = passes * clock.pass_seconds(subject.model, subject.some(last)[0])
-    return clock.portions(last if seconds < clock.left() else first, last)
+    first = last if seconds < clock.left() else first
+    return clock.portions(first, last, what=f"examples for {what}")
 
 
 def _curve(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     model, ball = subject.model, subject.ball
     radii = [0.0, *(ball.radius(k) for k in _STEPS)]
-    for m in _portions(subject, clock, 16, subject.most, _OF_CURVE):
+    for m in _portions(subject, clock, 16, subject.most, _OF_CURVE, "the curve"):
         x, y = subject.some(m)
         knobs = subject.knobs("attack")
         found = robust_accuracy(model, x, y, radii=radii, attack=_ATTACK, **knobs)
@@ -119,7 +124,8 @@ def _points(found: RobustAccuracy, ball: Ball, said: dict[str, Any]) -> Iterator
 
 def _masking(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     model, ball = subject.model, subject.ball
-    for m in _portions(subject, clock, 8, min(_SOME, subject.examples.n), _OF_MASKING):
+    last = min(_SOME, subject.examples.n)
+    for m in _portions(subject, clock, 8, last, _OF_MASKING, "misleading gradients"):
         x, y = subject.some(m)
         knobs = subject.knobs("masking")
         found = gradient_masking(model, x, y, radius=ball.radius(_MAIN), **knobs)
@@ -132,7 +138,7 @@ def _masking(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[I
 
 def _radii(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Item]:
     model, ball = subject.model, subject.ball
-    for m in _portions(subject, clock, 16, subject.most, _OF_RADII):
+    for m in _portions(subject, clock, 16, subject.most, _OF_RADII, "the radius"):
         x, y = subject.some(m)
         knobs = subject.knobs("radii")
         found = minimal_radius(model, x, y, norm="linf", largest=ball.unit, **knobs).radius
@@ -245,10 +251,12 @@ def _sentence(ball: Ball, said: dict[str, Any]) -> str:
         listed = ", ".join(said["flags"])
         words.append(f"but gradients mislead attacks ({listed}), so that this shows nothing")
     if said.get("radius"):
-        found = "no changes were found that change half of the answers" if said["no radius"] else (
-            "half of the answers change"
-        )  # fmt: skip
-        words.append(f"{found} within {said['radius']:.3g}")
+        within = f"changes of up to {said['radius']:.3g}"
+        words.append(
+            f"no {within} were found that leave half of the answers wrong"
+            if said["no radius"]
+            else f"with {within} half of the answers are wrong"  # some of them without any
+        )
     if "certified" in said:
         share, many = said["certified"], said["certificates"]
         within = f"{ball.radius(_SURE):.2g}"
