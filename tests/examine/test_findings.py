@@ -133,6 +133,16 @@ def test_targets_that_can_be_read_are_no_collapse():
     assert not findings((Section("representations", "measured", rank + score + other),))
 
 
+@pytest.mark.parametrize(("n", "count"), [(2, 0), (3, 1), (None, 1)])
+def test_two_examples_have_one_direction_in_any_layer(n, count):
+    rank = Measurement("least_hidden_rank", 1.0, 0.0, n=n)
+    layers = Measurement("layers", ("a", "b"))
+    found = findings((Section("representations", "measured", (layers, rank)),))
+    assert len(found) == count
+    for finding in found:  # of targets nothing is known
+        assert finding.text == "A hidden layer uses no more than 1 of its directions."
+
+
 @pytest.mark.parametrize(("left", "count"), [(0.1, 0), (0.100001, 1), (2.0, 1)])
 def test_the_noise_of_targets_is_not_what_a_network_fails_to_learn(left, count):
     """A regression that has learned all but the noise has all of its residual beyond its reach."""

@@ -84,3 +84,20 @@ def test_one_number_for_all_examples_is_no_row_of_the_first():
     assert found["curvature"].largest_eigenvalue > 0
     assert not found["generalisation"].measurements
     assert "outputs of model must be rows for examples" in found["generalisation"].reason
+
+
+def test_a_loss_may_give_its_number_in_a_row():
+    def loss(z, y):
+        return nn.functional.cross_entropy(z, y).reshape(1)
+
+    model, x, y = nn.Linear(4, 3), torch.randn(20, 4), torch.arange(20) % 3
+    one, other = (
+        examine(
+            model, x, y, loss=given, sections=["signal", "curvature"], budget=math.inf,
+            generator=torch.Generator().manual_seed(0),
+        )
+        for given in (loss, None)
+    )  # fmt: skip
+    for section in one.sections:
+        assert section.status == "measured", section.reason
+        assert section.measurements == other[section.name].measurements
