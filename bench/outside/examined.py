@@ -106,7 +106,9 @@ def _enlarged(subject: Subject) -> Subject:
         if t.is_floating_point():
             noise = torch.randn(copies.shape, generator=draw).to(copies)
             return copies + (noise if t.std() > 0 else 0)
-        return copies if t.ndim < 2 or t.unique().numel() <= 2 else copies.roll(1, 1)
+        if t.ndim < 2 or t.unique().numel() <= 2:  # targets, masks
+            return copies
+        return torch.stack([row.roll(i % _TIMES, 0) for i, row in enumerate(copies)])
 
     x, y = map_tensors((subject.x, subject.y), more)
     tokens = subject.y is subject.x
