@@ -1,12 +1,14 @@
-"""Forward passes over portions of the examples, compared with a pass of few.
+"""Forward passes over portions of the examples, compared with passes of few.
 
 Some code depends on the batch only if it is large, or has a certain example in it. So in every
-portion of the examples, rows of the full pass are compared with those of a pass of few examples:
-outputs, and inputs of the layers.
+portion of the examples, rows of the full pass are compared with those of passes of few examples:
+outputs, and inputs of the layers. Whichever example it is that others depend on, it is missing in
+one of these.
 """
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -18,7 +20,7 @@ from vademecum.models import FAILURES, Moves, differentiable_output, map_tensors
 
 __all__ = ["record"]
 
-Comparison = Callable[[Footprint], tuple[Moves, Moves]]
+Comparison = Callable[[list[int], Footprint], tuple[Moves, Moves] | None]
 
 
 def record(
@@ -56,19 +58,50 @@ def _same(
     compare: Comparison,
     few: Footprint,
 ) -> bool:
-    """Whether the layers have the inputs that they have in a pass of few."""
-    outputs, inputs = compare(few)
-    if Moves.none(outputs, inputs):
+    """Whether the layers have the inputs that they have in passes of few, in any company."""
+    others = [(other, _few(f, plan, x, other, graph=plan.graph)) for other in _others(rows, here)]
+    passes = [(rows, few), *others]
+    found = [compare(*each) for each in passes]
+    if None not in found and Moves.none(*chain.from_iterable(filter(None, found))):
+        return True
+    return all(_alike(f, plan, x, here, compare, *each) for each in passes)
+
+
+def _others(rows: list[int], here: slice) -> list[list[int]]:
+    """Examples of a portion for more passes, so that none is in all of them."""
+    inside = range(here.start, here.stop)
+    first, last = (next((i for i in each if i not in rows), -1) for each in (inside, inside[::-1]))
+    if first < 0:
+        return [[inside[0]] * 2, [inside[-1]] * 2] if len(inside) > 1 else []
+    return [[first, last]]
+
+
+def _alike(
+    f: Functional,
+    plan: Plan,
+    x: Any,
+    here: slice,
+    compare: Comparison,
+    rows: list[int],
+    few: Footprint,
+) -> bool:
+    """Whether the layers have the inputs that they have in one pass of few."""
+    found = compare(rows, few)
+    if found is not None and Moves.none(*found):
         return True
     if not plan.graph:  # a model may compute in another way where there is none
         few = _few(f, plan, x, rows, graph=True)
-        outputs, inputs = compare(few)
+        found = compare(rows, few)
+    if found is None:
+        doubted(f, plan, x)
+        return False
+    outputs, inputs = found
     if plan.copies and (outputs.largest or inputs.largest):  # which may be to blame
         again = _compared(f, copies_fail(f, plan), x, here, rows, few)
-        if again is None:
+        if again is None or (found := again[1](rows, few)) is None:
             doubted(f, plan, x)
         else:
-            again[1](few)[0].insist_on_none()
+            found[0].insist_on_none()
         return False
     outputs.insist_on_none()
     return not inputs.largest
@@ -93,23 +126,31 @@ def _compared(
     n, shared = here.stop - here.start, plan.shared and not plan.copies
     all_ = run(f, plan.layers, map_tensors(x, itemgetter(here)), shared=shared, copies=plan.copies)
     output = differentiable_output(all_.output, n)
-    known = {row: i for i, row in enumerate(rows) if here.start <= row < here.stop}
-    first, last = min(known), max(known)
-    these, there = _ends(first - here.start, last - here.start), _ends(known[first], known[last])
+    last = max(row for row in rows if here.start <= row < here.stop)
     done = covered(all_)
     if done is None or not is_apart(f, done, last - here.start):
         return None
     mark = footprint(all_, {z.node for z in done.edges})
     # A model may go another way, and some length may by chance be that of n.
-    odd = plan.by_hand and few.uses != plan.uses
-    if odd or mark.uses != (plan.uses if shared else []) or mark.calls != few.calls:
+    if mark.uses != (plan.uses if shared else []) or not _same_way(plan, mark, few):
         return None
 
-    def compare(few: Footprint) -> tuple[Moves, Moves]:
+    def compare(rows: list[int], few: Footprint) -> tuple[Moves, Moves] | None:
+        if not _same_way(plan, mark, few):
+            return None
+        known = {row: i for i, row in enumerate(rows) if here.start <= row < here.stop}
+        first, last = min(known), max(known)
+        these = _ends(first - here.start, last - here.start)
+        there = _ends(known[first], known[last])
         outputs = Moves([(output[these], few.output[there])], dtypes_of(f))
         return outputs, moves(f, mark, these, few, there)
 
     return done, compare
+
+
+def _same_way(plan: Plan, mark: Footprint, few: Footprint) -> bool:
+    """Whether a pass of few has the same calls, and uses of shared tensors."""
+    return mark.calls == few.calls and not (plan.by_hand and few.uses != plan.uses)
 
 
 def _few(f: Functional, plan: Plan, x: Any, rows: list[int], *, graph: bool) -> Footprint:

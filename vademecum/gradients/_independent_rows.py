@@ -182,7 +182,8 @@ def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"], plan: Plan 
     plan = plan or (_as_before(f, three, rows) if wrt == "theta" else None)
     plan = plan or _anew(f, three, rows, wrt)
     if n <= len(rows) or (wrt == "theta" and not plan.covered):  # or else the full pass tells
-        plan = _in_other_company(f, plan, map_tensors(x, itemgetter(rows[:0:-1])), wrt)
+        for places in ([2, 1], [0, 0]):  # so that none is in both, and in another order
+            plan = _in_other_company(f, plan, three, places, wrt)
     if wrt == "theta" and not plan.covered:
         insist_on_separate_rows(run_inputs(f, three))
     return plan
@@ -264,12 +265,12 @@ def is_apart(f: Functional, done: Pass, row: int, *, anew: bool = False) -> bool
     return True
 
 
-def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
-    """Compare with the last two examples by themselves, in another order."""
-    shared = plan.shared and plan.covered
+def _in_other_company(f: Functional, plan: Plan, x: Any, places: list[int], wrt: str) -> Plan:
+    """Compare with two of the three examples by themselves."""
+    two, shared = map_tensors(x, itemgetter(places)), plan.shared and plan.covered
     done = run(f, plan.layers, two, shared=shared) if wrt == "theta" else run_inputs(f, two)
     output = differentiable_output(done.output, 2)
-    insist_on_same_outputs(output, plan.few.output[1:].flip(0), dtypes_of(f))
+    insist_on_same_outputs(output, plan.few.output[places], dtypes_of(f))
     if not plan.covered:
         return plan
     found = covered(done)
@@ -278,7 +279,7 @@ def _in_other_company(f: Functional, plan: Plan, two: Any, wrt: str) -> Plan:
     mark = footprint(done, {z.node for z in found.edges})
     if mark.calls != plan.few.calls or mark.uses != plan.uses:
         return plan._replace(covered=False)
-    return plan._replace(covered=not moves(f, mark, 0, plan.few, 2).largest)
+    return plan._replace(covered=not moves(f, mark, 0, plan.few, places[0]).largest)
 
 
 def copies_fail(f: Functional, plan: Plan) -> Plan:

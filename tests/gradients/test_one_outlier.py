@@ -1,0 +1,98 @@
+"""Models in which all depends on one example, wherever that is: never another gradient."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.gradients.test_jacobian import by_rows
+from tests.gradients.test_per_example import loop
+from vademecum.gradients._independent_rows import Plan
+from vademecum.gradients.example_norms import gradient_norms
+from vademecum.gradients.jacobian_operator import jacobian
+from vademecum.gradients.per_example import per_example_gradients
+
+D, LARGE = 4, 8.0
+INSTRUMENTS = {
+    "gradients": lambda net, x, y: per_example_gradients(net, x, y, loss=F.cross_entropy),
+    "norms": lambda net, x, y: gradient_norms(net, x, y, loss=F.cross_entropy),
+    "blocks": lambda net, x, y: jacobian(net, x).blocks(),
+}
+
+
+class ByTheLargest(nn.Module):
+    """Divides by the largest entry of the batch, through which no derivatives come back."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way, self.first, self.second = way, nn.Linear(D, D), nn.Linear(D, 3)
+        self.position = nn.Parameter(torch.ones(D))
+
+    def forward(self, x):
+        x = x / x.detach().abs().max().clamp(min=4)
+        h = torch.tanh(self.first(x) + (self.position if self.way == "shared" else 0))
+        if self.way == "by hand":
+            h = (self.second.weight[:, :D].T @ (self.second.weight @ h.mT)).mT
+        return self.second(h)
+
+
+def data(n, place):
+    generator = torch.Generator().manual_seed(n)
+    x = torch.rand(n, D, generator=generator, dtype=torch.float64)
+    x[place, 1] = LARGE
+    return x, torch.arange(n) % 3
+
+
+EACH_PLACE = [(n, place) for n in (2, 3, 4, 5, 9) for place in range(n)]
+
+
+@pytest.mark.parametrize("way", ["rules", "shared"])
+@pytest.mark.parametrize("instrument", INSTRUMENTS)
+@pytest.mark.parametrize(("n", "place"), EACH_PLACE)
+def test_refused_wherever_it_is(instrument, n, place, way):
+    """All others have other gradients in its company than by themselves."""
+    net, (x, y) = ByTheLargest(way).double(), data(n, place)
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        INSTRUMENTS[instrument](net, x, y)
+    x[place, 1] = 0.5  # now no example matters to others
+    for _ in range(2):
+        INSTRUMENTS[instrument](net, x, y)
+    x[place, 1] = LARGE
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        INSTRUMENTS[instrument](net, x, y)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@pytest.mark.parametrize("way", ["rules", "shared"])
+@pytest.mark.parametrize("place", range(11))
+def test_refused_in_every_portion(size, place, way, monkeypatch):
+    monkeypatch.setattr(Plan, "step", lambda *_: size)
+    net, (x, y) = ByTheLargest(way).double(), data(11, place)
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        gradient_norms(net, x, y, loss=F.cross_entropy)
+
+
+@pytest.mark.parametrize("way", ["rules", "shared", "by hand"])
+@pytest.mark.parametrize(("n", "place"), EACH_PLACE)
+def test_dense_jacobians_are_those_of_the_batch(n, place, way):
+    net, (x, _) = ByTheLargest(way).double(), data(n, place)
+    torch.testing.assert_close(jacobian(net, x).dense(), by_rows(net, x))
+
+
+class InHiding(ByTheLargest):
+    """A layer of zeros gives the same outputs in any company."""
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        return self.second(h * (1 + x.abs().max()))
+
+
+@pytest.mark.parametrize(("n", "place"), EACH_PLACE)
+def test_each_goes_by_itself_where_outputs_do_not_tell(n, place):
+    net, (x, y) = InHiding("rules").double(), data(n, place)
+    nn.init.zeros_(net.second.weight)
+    wanted = loop(net, x, y)
+    found = per_example_gradients(net, x, y, loss=F.cross_entropy)
+    torch.testing.assert_close(found, wanted)
+    norms = gradient_norms(net, x, y, loss=F.cross_entropy)
+    torch.testing.assert_close(norms, wanted.norm(dim=1))
