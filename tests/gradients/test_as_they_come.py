@@ -196,3 +196,41 @@ def test_one_argument_of_any_kind(name):
     else:
         with pytest.raises(ValueError, match="x must have examples that can be told apart, got a"):
             per_example_gradients(net, x, Y)
+
+
+class Tagger(nn.Module):
+    """Gives several things for tokens, with weights that are used by hand: no rule covers it."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(9, 5), nn.Linear(5, 3)
+
+    def forward(self, ids):
+        h = torch.tanh(self.tokens(ids.long()).sum(1))
+        return {"state": h, "scores": (self.head.weight @ h.mT).mT + self.head(h)}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+def test_a_loss_takes_all_of_what_comes_of_tokens(dtype):
+    """Whose inputs are none to differentiate in."""
+    net, y = Tagger().double(), torch.tensor([0, 2, 1, 2, 0])
+    ids = torch.randint(0, 9, (5, 3)).to(dtype)
+
+    def loss(found, y):
+        return F.cross_entropy(found["scores"], y) + found["state"].square().mean()
+
+    parameters = list(net.parameters())
+    rows = [
+        torch.cat(
+            [
+                g.flatten()
+                for g in torch.autograd.grad(loss(net(ids[i : i + 1]), y[i : i + 1]), parameters)
+            ]
+        )
+        for i in range(5)
+    ]
+    wanted = torch.stack(rows)
+    found = per_example_gradients(net, ids, y, loss=loss)
+    torch.testing.assert_close(found, wanted)
+    norms = gradient_norms(net, ids, y, loss=loss)
+    torch.testing.assert_close(norms, wanted.norm(dim=1))

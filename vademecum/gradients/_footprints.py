@@ -13,7 +13,14 @@ from vademecum.gradients._layer_calls import Layer
 from vademecum.gradients._layer_rules import COPY
 from vademecum.gradients._recorded_pass import Pass, rows_of, run
 from vademecum.gradients.network_function import Functional
-from vademecum.models import Entangled, Moves, map_tensors, rows_are_separate, tensor_places
+from vademecum.models import (
+    Entangled,
+    Moves,
+    map_tensors,
+    named_tensors,
+    rows_are_separate,
+    tensor_places,
+)
 
 __all__ = [
     "Footprint", "dtypes_of", "footprint", "insist_on_separate_rows", "moves", "run_inputs",
@@ -112,7 +119,8 @@ def run_inputs(f: Functional, x: Any) -> Pass:
 
     with torch.enable_grad():
         result = f(f.theta, map_tensors(x, leaf))
-        output = rows_of(result, x)
+        known = isinstance(result, Tensor) or any(t.requires_grad for _, t in named_tensors(result))
+        output = rows_of(result, x) if known else torch.empty(0)
     return Pass(leaves if output.requires_grad else {}, result, output, [], [])
 
 
