@@ -54,6 +54,13 @@ class Together(nn.Module):
         return z - z.mean(0)
 
 
+class Scaled(nn.Linear):
+    """A linear unit of examples that are divided by the largest entry of all."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input / input.abs().amax())
+
+
 class Choosy(nn.Linear):
     """A linear unit that looks at values."""
 
@@ -232,6 +239,14 @@ def test_bad_input_is_named(given, message):
     positional = [given.pop(name) for name in ("f", "x0", "y") if name in given]
     with pytest.raises(ValueError, match=message):
         certify_descent(*positional, **given)
+
+
+@pytest.mark.parametrize("large", [0, 5, -1])
+def test_one_example_that_all_depend_on(large: int):
+    x, y = regression()
+    x[large, 0] = 50.0
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        certify_descent(Scaled(2, 1, **DOUBLE), x, y, method="sgd", L=9.0)
 
 
 def test_draw_descent_shows_gap_bound_and_intervals():

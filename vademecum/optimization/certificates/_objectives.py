@@ -7,6 +7,7 @@ examples are the terms. Many vectors at once are mapped by `torch.func.vmap` whe
 
 from collections.abc import Callable
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -145,9 +146,11 @@ def model_objective(
 
     if terms:
         with torch.no_grad():
-            first, among = f(f.theta, map_tensors(x, lambda t: t[:1])), f(f.theta, x)
-        if isinstance(first, Tensor):
-            insist_on_same_outputs(first, among[:1], [f.dtype])
+            among = f(f.theta, x)
+            for end in (slice(1), slice(n - 1, n)):  # all may depend on one of them
+                alone = f(f.theta, map_tensors(x, itemgetter(end)))
+                if isinstance(alone, Tensor):
+                    insist_on_same_outputs(alone, among[end], [f.dtype])
     made = Objective(f.theta, _each(one, x, y, n), None if terms else value)
     floats("loss", made.value(f.theta))
     return made
