@@ -213,3 +213,14 @@ def test_a_forward_of_an_instance_is_given_back():
     own = vars(model)["forward"] = lambda x: x + 1
     assert Trace(model, A, B).calls[0].name == "add"
     assert model.forward is own
+
+
+def test_constants_in_the_dtype_or_shape_of_what_depends_on_the_input_stay_constants():
+    class Shifted(nn.Module):
+        def forward(self, x):
+            scale = torch.arange(4).to(x) + torch.ones(4, dtype=torch.long).type_as(x)
+            return torch.tanh(x.to(scale) * scale.expand_as(x) + torch.ones(1, 4).view_as(x[:1]))
+
+    trace = Trace(Shifted(), A, B)
+    assert [call.name for call in trace.calls] == ["to", "mul", "add", "tanh"]
+    torch.testing.assert_close(trace.calls[1].args[1].row, torch.tensor([[1.0, 2.0, 3.0, 4.0]]))

@@ -26,6 +26,7 @@ _LEAVING = {  # calls that give values to Python
     "__bool__", "__float__", "__int__", "__index__", "__complex__", "__array__", "__contains__",
     "item", "tolist", "numpy", "equal", "allclose", "is_nonzero",
 }  # fmt: skip
+_AS_ANOTHER = {"to", "type_as", "expand_as", "reshape_as", "view_as"}  # in dtype, device or shape
 Stack = list[tuple[str, nn.Module]]
 """The submodules whose code runs, with their paths, the innermost last."""
 
@@ -67,6 +68,8 @@ class Recorder(TorchFunctionMode):
         if not self._meets(args) and not self._meets(kwargs):
             return func(*args, **kwargs)
         if name.endswith("_like") or name.startswith("new_"):  # which ask for sizes alone
+            return func(*args, **kwargs)
+        if name in _AS_ANOTHER and not self._meets(args[:1]):  # a constant stays one
             return func(*args, **kwargs)
         caller = sys._getframe(1)
         call = Call(func, name, *(self.stack[-1] if self.stack else ("", None)), _line(caller))

@@ -277,7 +277,7 @@ AFFINE: dict[str, Rule] = {
     **dict.fromkeys(("div", "divide", "true_divide"), _divided),
     **dict.fromkeys(("interpolate", "upsample"), _resized),
     **dict.fromkeys((f"conv{t}{i}d" for t in ("", "_transpose") for i in (1, 2, 3)), _convolution),
-    **dict.fromkeys(("diff", "baddbmm", "addbmm", "addmv", "index_add"), _affine),
+    **dict.fromkeys(("diff", "baddbmm", "addbmm", "addmv", "addcmul", "index_add"), _affine),
     **dict.fromkeys(("scatter", "scatter_add", "index_copy", "index_fill"), _joined),
     "lerp": _between,
     "add": _added,
