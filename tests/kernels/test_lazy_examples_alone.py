@@ -40,6 +40,20 @@ def test_a_model_without_derivatives_says_so():
         lazy_ratio(ByNumPy(4, 3).double(), X)
 
 
+class TooLarge(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            raise RuntimeError("no derivatives")
+        if len(input) < 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(input)
+
+
+def test_memory_that_ran_out_says_nothing_of_the_model():
+    with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+        lazy_ratio(TooLarge(4, 3).double(), X)
+
+
 def test_a_model_that_takes_none_says_why():
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         lazy_ratio(InPairs(5, 3).double(), X)

@@ -177,7 +177,9 @@ def _alone(f: Functional, theta: Tensor, x: Any, i: int) -> Any:
 def _takes(f: Functional, x: Any) -> bool:
     try:
         f(f.theta, x)
-    except FAILURES:
+    except FAILURES as error:
+        if out_of_memory(error):
+            raise
         return False
     return True
 
