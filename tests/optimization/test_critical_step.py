@@ -208,3 +208,20 @@ ERRORS = [
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
         critical_step(NET, X, Y, **options)
+
+
+@pytest.mark.parametrize("tol", [0.1, 0.03, 1e-3])
+@pytest.mark.parametrize("start", [0.3, 1.9])
+@pytest.mark.parametrize("power", [8, 16, 40])
+def test_the_error_allowed_where_the_loss_is_flat_and_then_steep(power, start, tol):
+    """From 1 down by four, to -3: the secant between two steps says little of it."""
+    net = nn.Linear(1, 1, bias=False).double()
+    nn.init.ones_(net.weight)
+
+    def loss(z, y):
+        return torch.where(z > 0, z**2, (z / 3).abs() ** power).sum()
+
+    down, one = -torch.ones(1).double(), torch.ones(1, 1).double()
+    found = critical_step(net, one, 0 * one, direction=down, loss=loss, start=start, tol=tol)
+    assert found.converged
+    assert abs(found.value - 4) <= tol * 4
