@@ -266,3 +266,16 @@ def test_pac_bayes_certificate_refuses(make, message):
 def test_pac_bayes_certificate_refuses_examples_that_depend_on_each_other():
     with pytest.raises(Entangled, match="model must treat examples independently"):
         certify(Company(3, 3))
+
+
+class ByTheLargest(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input / input.detach().abs().amax())
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_pac_bayes_certificate_refuses_one_example_that_all_depend_on(place: int):
+    x = X.clone()
+    x[place, 1] = 100.0
+    with pytest.raises(Entangled, match="model must treat examples independently"):
+        certify(ByTheLargest(3, 3), x=x)

@@ -79,6 +79,17 @@ def test_dense_jacobians_are_those_of_the_batch(n, place, way):
     torch.testing.assert_close(jacobian(net, x).dense(), by_rows(net, x))
 
 
+@pytest.mark.parametrize(("n", "place"), EACH_PLACE)
+def test_blocks_in_inputs_are_refused_wherever_it_is(n, place):
+    net, (x, _) = ByTheLargest("rules").double(), data(n, place)
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        jacobian(net, x, wrt="x").blocks()
+    torch.testing.assert_close(
+        jacobian(net, x, wrt="x").dense(),
+        torch.autograd.functional.jacobian(net, x).view(n * 3, n * D),
+    )
+
+
 class InHiding(ByTheLargest):
     """A layer of zeros gives the same outputs in any company."""
 

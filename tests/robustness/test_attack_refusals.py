@@ -23,6 +23,7 @@ class _Spoilt(nn.Module):
             "late nan": torch.where(x[:, :1] > 0.9, torch.nan, z),
             "chance": nn.functional.dropout(z, 0.5, training=True),
             "company": z - z.mean(0),
+            "largest": z / x.detach().abs().amax(),
             "one column": z[:, :1],
             "flat": z[:, 0],
             "constant": z.detach(),
@@ -54,6 +55,14 @@ def test_spoilt_models_are_refused_by_name(kind, message):
         net.linear.weight.copy_(torch.tensor([[-1.0, 0, 0], [1.0, 0, 0]]))
     with pytest.raises(ValueError, match=message):
         attack("fgsm", net, x, torch.zeros(5, dtype=torch.long), "linf", radius=0.5)
+
+
+@pytest.mark.parametrize(("n", "place"), [(2, 0), (2, 1), (5, 0), (5, 2), (5, 4)])
+def test_one_example_that_all_depend_on(n, place):
+    x = torch.linspace(0, 0.1, 3 * n).view(n, 3)
+    x[place, 1] = 0.9
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        attack("fgsm", _Spoilt("largest"), x, torch.zeros(n, dtype=torch.long), "linf", radius=0.5)
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,22 @@ class Mixing(nn.Module):
         return self.layer(x - x.mean(0))
 
 
+class ByTheLargest(Mixing):
+    """All that depends on one of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x / x.detach().abs().amax())
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("k", [4, 70])
+def test_one_example_that_all_depend_on(k, place):
+    x = torch.rand(4, 3)
+    x[place, 1] = 8.0
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        jacobian_spectral_norm(ByTheLargest(k), x)
+
+
 @pytest.mark.parametrize("k", [4, 70])
 def test_examples_that_influence_each_other_are_refused(k):
     with pytest.raises(ValueError, match="model must treat examples independently"):

@@ -18,7 +18,7 @@ from vademecum.gradients._recorded_pass import Pass, covered, run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import FAILURES, Moves, differentiable_output, map_tensors, out_of_memory
 
-__all__ = ["record"]
+__all__ = ["others", "record"]
 
 Comparison = Callable[[list[int], Footprint], tuple[Moves, Moves] | None]
 
@@ -59,16 +59,16 @@ def _same(
     few: Footprint,
 ) -> bool:
     """Whether the layers have the inputs that they have in passes of few, in any company."""
-    others = [(other, _few(f, plan, x, other, graph=plan.graph)) for other in _others(rows, here)]
-    passes = [(rows, few), *others]
+    more = [(other, _few(f, plan, x, other, graph=plan.graph)) for other in others(rows, here)]
+    passes = [(rows, few), *more]
     found = [compare(*each) for each in passes]
     if None not in found and Moves.none(*chain.from_iterable(filter(None, found))):
         return True
     return all(_alike(f, plan, x, here, compare, *each) for each in passes)
 
 
-def _others(rows: list[int], here: slice) -> list[list[int]]:
-    """Examples of a portion for more passes, so that none is in all of them."""
+def others(rows: list[int], here: slice) -> list[list[int]]:
+    """Examples of a portion for passes beside one of `rows`, so that none is in all of them."""
     inside = range(here.start, here.stop)
     first, last = (next((i for i in each if i not in rows), -1) for each in (inside, inside[::-1]))
     if first < 0:

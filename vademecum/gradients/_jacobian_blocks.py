@@ -19,13 +19,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arrays import empty
-from vademecum.gradients._compared_passes import record
+from vademecum.gradients._compared_passes import others, record
 from vademecum.gradients._example_passes import fill, places
-from vademecum.gradients._footprints import dtypes_of
+from vademecum.gradients._footprints import dtypes_of, run_inputs
 from vademecum.gradients._independent_rows import Plan, portions_of, study
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     count_examples,
+    differentiable_output,
     insist_on_same_outputs,
     map_tensors,
     mapped_derivatives,
@@ -76,6 +77,10 @@ class Blocks:
         if wrt != "theta" or outputs.known is not None:  # or else a pass over all may tell
             self._insist_on(self.plan.few.output, self.plan.rows)
         n, k = count_examples(x, checked=True), self.plan.shape.numel()
+        if wrt != "theta" and n > len(self.plan.rows):  # or else the study made these passes
+            for rows in others(self.plan.rows, slice(0, n)):
+                few = run_inputs(f, map_tensors(x, itemgetter(rows)))
+                self._insist_on(differentiable_output(few.output, len(rows)), rows)
         at = f.theta if wrt == "theta" else variable(x, wrt)
         d = at.numel() if wrt == "theta" else at.numel() // n
         self.shape, self.dtype, self.device = (n, k, d), at.dtype, at.device

@@ -1,5 +1,6 @@
 """What a PAC-Bayes certificate cannot be of, refused with the reason."""
 
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -68,10 +69,12 @@ def examples_of(x: Any, y: Any) -> int:
 def refuse_entangled_examples(model: nn.Module, x: Any, y: Tensor, output: Output) -> None:
     """Refuse models that answer by chance or by company, and labels that they cannot give."""
     n = min(len(y), 8)
-    some = map_tensors(x, lambda t: t[:n])
-    fewer = map_tensors(x, lambda t: t[: n // 2])
+    some, parts = slice(n), (slice(n // 2), slice(n // 2, n))  # all may depend on one example
     with evaluation(model, fused=True):
-        z, other, again = (_called(model, each, output) for each in (some, fewer, some))
+        z, *others, again = (
+            _called(model, map_tensors(x, itemgetter(here)), output)
+            for here in (some, *parts, some)
+        )
     z = differentiable_output(z, n, graph=False)
     if z.ndim != 2:
         raise ValueError(f"model must give a score for each class, got shape {tuple(z.shape)}")
@@ -86,7 +89,8 @@ def refuse_entangled_examples(model: nn.Module, x: Any, y: Tensor, output: Outpu
             "model must not draw random numbers in evaluation mode (augmentation, dropout): they"
             " are no part of the posterior, and a bound needs each example as it was drawn"
         )
-    insist_on_same_outputs(other, z[: n // 2], dtypes)
+    for here, other in zip(parts, others, strict=True):
+        insist_on_same_outputs(other, z[here], dtypes)
 
 
 def _called(model: nn.Module, x: Any, output: Output) -> Any:
