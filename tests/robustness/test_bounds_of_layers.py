@@ -71,6 +71,7 @@ AFFINE = {
     "shift and scale": (
         lambda: Calls(lambda _, x: (x - 0.3) * torch.tensor([-2.0, 3.0], dtype=x.dtype)), (2,)),
     "broadcast": (lambda: Calls(lambda _, x: x + x.mean(1, keepdim=True)), (4,)),
+    "constants": (lambda: Calls(lambda _, x: x + torch.ones(len(x), 4).to(x).type_as(x)), (4,)),
     "matrix": (lambda: Calls(lambda m, x: x @ m.w, w=nn.Parameter(torch.randn(4, 3))), (4,)),
     "offset and matrix": (
         lambda: Calls(lambda m, x: torch.addmm(m.b, x, m.w), w=nn.Parameter(torch.randn(4, 3)),
