@@ -63,8 +63,18 @@ def test_spacings_are_what_they_say():
     assert bool(((level - even).abs() <= nearest[steps.clamp(max=999) - 1]).all())
 
 
-def _by_the_paper(schedule, steps, model, x, *, eta, clip, noise):
-    """DPM-Solver++(2M), and with eta = 1 its SDE variant, line by line in float64."""
+def test_where_all_is_noise_at_T_levels_are_even_from_the_next_one_on():
+    betas = by_level(101, 3.0).betas[1:].tolist()
+    schedule = NoiseSchedule([*betas, 0.5])
+    schedule.alpha_bar[-1], schedule.beta_bar[-1] = 0, 1
+    assert spaced(6, schedule, "snr") == [102, 81, 61, 41, 21, 1]
+
+
+def _by_the_paper(schedule, steps, model, x, *, eta=0.0, clip=None, noise=(), anew=0):
+    """DPM-Solver++(2M), and with eta = 1 its SDE variant, line by line in float64.
+
+    At one step it may begin anew, without a prediction from before.
+    """
     alpha = [math.sqrt(v) for v in schedule.alpha_bar.tolist()]
     sigma = [math.sqrt(1 - v) for v in schedule.alpha_bar.tolist()]
     past, last = None, math.nan
@@ -73,7 +83,7 @@ def _by_the_paper(schedule, steps, model, x, *, eta, clip, noise):
         guess = guess if clip is None else guess.clamp(-clip, clip)
         h = math.log(alpha[s] / sigma[s]) - math.log(alpha[t] / sigma[t]) if s else math.inf
         D = guess
-        if past is not None and s:
+        if past is not None and s and t != anew:
             r = last / h
             D = (1 + 1 / (2 * r)) * guess - 1 / (2 * r) * past
         if eta:
@@ -98,6 +108,20 @@ def test_the_second_order_is_the_recursion_of_the_paper(predicts, eta, clip):
     noise = [torch.randn(6, 2, dtype=torch.float64, generator=dice[1]) for _ in UNEVEN]
     wanted = _by_the_paper(schedule, UNEVEN, ideal["x0"], start, eta=eta, clip=clip, noise=noise)
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("tiny", [1e-300, 1e-20, 1e-16, 1e-13, 1e-8])
+@pytest.mark.parametrize("place", [1, 2, 3, 4])
+def test_after_a_step_without_length_the_second_order_begins_anew(tiny, place):
+    """Two predictions at one level are no line: their difference is rounding, or nothing."""
+    betas, start = [0.1, 0.2, 0.15, 0.3], torch.randn(5, 2, dtype=torch.float64)
+    schedule = NoiseSchedule([*betas[:place], tiny, *betas[place:]])
+    found = ddim_sample(exact(schedule, 0.3, 0.4), (5, 2), schedule=schedule, steps=5, order=2,
+                        start=start)  # fmt: skip
+    plain = NoiseSchedule(betas)
+    ideal = exact(plain, 0.3, 0.4, predicts="x0")
+    wanted = _by_the_paper(plain, [4, 3, 2, 1], ideal, start, anew=place)
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9 + 10 * tiny)
 
 
 def test_the_error_falls_as_the_steps_and_as_their_square():

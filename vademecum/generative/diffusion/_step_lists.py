@@ -17,7 +17,8 @@ d\lambda$ for $C \hat x_0$, over a step of length $h$ in $\lambda = \frac12 \log
 \bar\beta)$; for a constant they agree. A second order puts there, instead of $\hat x_0$, what a
 line through it and $\hat x_0'$ of the step before, of length $h'$, says of the middle of the step,
 $\hat x_0 + \frac{h}{2 h'} (\hat x_0 - \hat x_0')$, with new noise as well. The first step has none
-before, and the last, to $\lambda_0 = \infty$, no middle: they are of the first order.
+before, and the last, to $\lambda_0 = \infty$, no middle: they are of the first order, as is one
+after a far shorter step, such as one of a beta that is lost in rounding.
 """
 
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ __all__ = [
 ]  # fmt: skip
 
 Spacing = Literal["even", "quadratic", "snr"]
+
+_SHORT = 1e-4  # of the next step: single precision then leaves three digits of what is extrapolated
 
 
 class Moves(NamedTuple):
@@ -113,7 +116,7 @@ def leans(schedule: NoiseSchedule, steps: list[int]) -> Tensor:
     """How much of the change of the clean example since the last step each step adds: h / 2 h'."""
     h = _log_snr(schedule)[torch.tensor([*steps, 0])].diff()
     lean = torch.zeros_like(h)
-    lean[1:-1] = h[1:-1] / (2 * h[:-2])
+    lean[1:-1] = torch.where(h[:-2] > _SHORT * h[1:-1], h[1:-1] / (2 * h[:-2]), 0)
     return lean
 
 
