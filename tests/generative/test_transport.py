@@ -146,6 +146,19 @@ def test_coordinates_whose_squares_leave_the_range(d, power):
     assert found.columns.equal(wanted.columns)
 
 
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_points_of_other_sizes_than_those_that_they_go_to(size):
+    """All go to one far point, or by the little that two coordinates differ beside a third."""
+    near = torch.tensor([[1.0, 2.0], [-1.0, 0.5], [0.0, 1.0]], dtype=torch.float64)
+    far = torch.tensor([[3.0, -4.0]], dtype=torch.float64)
+    small, large = (near, far * size) if size > 1 else (near * size, far)
+    for given in ((small, large), (large, small)):
+        assert float(wasserstein_1(*given).distance) == pytest.approx(5 * max(size, 1), rel=1e-12)
+    one = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    two = one + torch.tensor([[0.0, 3e-200, 4e-200]], dtype=torch.float64)
+    assert float(wasserstein_1(one, two).distance) == pytest.approx(5e-200, rel=1e-12)
+
+
 X, LINE = torch.ones(4, 2), torch.ones(4)
 REFUSED = {
     r"x must be a tensor, got list": call([1.0], LINE),

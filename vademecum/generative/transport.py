@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vademecum.arguments import floats, probabilities
+from vademecum.arrays import lengths, power_of_two
 from vademecum.results import one_line
 
 __all__ = ["Transport", "wasserstein_1"]
@@ -79,7 +80,7 @@ def wasserstein_1(
         tensor(5.)
     """
     a, b = _points(x, y)
-    unit = _unit(a.detach(), b.detach())
+    unit = power_of_two(a, b)
     a, b = a / unit, b / unit
     weights = {"x_weights": (x_weights, a), "y_weights": (y_weights, b)}
     p, q = (_weights(name, *given) for name, given in weights.items())
@@ -93,8 +94,9 @@ def wasserstein_1(
             rows, columns, mass = _matched(a, b)
         else:
             rows, columns, mass = _in_order(a[:, 0], b[:, 0], p, q)
-    lengths = torch.linalg.vector_norm(a[rows] - b[columns], dim=1)
-    return Transport((mass * lengths).sum().mul(unit).to(x.dtype), rows, columns, mass.to(x.dtype))
+    gaps = a[rows] - b[columns]
+    ways = lengths(gaps, 1) if gaps.shape[1] > 1 else gaps[:, 0].abs()
+    return Transport((mass * ways).sum().mul(unit).to(x.dtype), rows, columns, mass.to(x.dtype))
 
 
 def _points(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,9 +179,3 @@ def _matched(x: Tensor, y: Tensor) -> Plan:
     rows, columns = linear_sum_assignment(cost[i][:, j].numpy())
     rows, columns = (k[torch.from_numpy(found)] for k, found in ((i, rows), (j, columns)))
     return rows.to(x.device), columns.to(x.device), x.new_full((n,), 1 / n)
-
-
-def _unit(x: Tensor, y: Tensor) -> float:
-    """A power of two next to the largest coordinate: in it squares neither overflow nor vanish."""
-    most = float(torch.maximum(x.abs().max(), y.abs().max()))
-    return math.ldexp(1.0, math.frexp(most)[1] - 1) if most else 1.0
