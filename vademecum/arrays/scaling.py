@@ -43,7 +43,7 @@ def lengths(
     if not bool(plain.all()):
         parts = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x[..., None]
         both = (dim % x.ndim, x.ndim)
-        scale = parts.abs().amax(both, keepdim=True).to(norm.dtype)
+        scale = parts.detach().abs().amax(both, keepdim=True).to(norm.dtype)
         scale = torch.where((scale > 0) & (scale < math.inf), scale, 1)
         scale = scale / (2 * torch.frexp(scale).mantissa)  # the power of two below
         scaled = torch.linalg.vector_norm(parts / scale, dim=both, keepdim=True)
