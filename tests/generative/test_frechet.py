@@ -49,6 +49,16 @@ def by_digits(x: torch.Tensor, y: torch.Tensor) -> float:
         return float(gap + trace - 2 * root)
 
 
+@pytest.mark.parametrize("power", [-490, -330, 330, 490])
+@pytest.mark.parametrize(("n", "m", "d"), [(4, 5, 6), (3, 12, 5), (9, 4, 5), (9, 8, 3), (8, 9, 1)])
+def test_products_of_variances_that_leave_the_range(n, m, d, power):
+    """In another unit the distance is the same, though products of variances are inf or 0."""
+    x, y, unit = normal(n, d, seed=1), 2 * normal(m, d, seed=2) + 1, 2.0**power
+    wanted, found = frechet_distance(x, y), frechet_distance(unit * x, unit * y)
+    assert found.value / unit**2 == pytest.approx(wanted.value, rel=1e-11)
+    assert found.covariances / unit**2 == pytest.approx(wanted.covariances, rel=1e-9)
+
+
 @pytest.mark.parametrize(("n", "m", "d"), [(4, 5, 6), (3, 12, 5), (12, 4, 5), (9, 8, 3), (2, 2, 3)])
 def test_many_digits_of_full_and_missing_rank(n, m, d):
     x, y = normal(n, d, seed=1), 2 * normal(m, d, seed=2) + 1

@@ -64,6 +64,15 @@ def test_tiles_and_the_jackknife(memory):
     assert found.standard_error is not None
 
 
+@pytest.mark.parametrize("power", [-400, 400])
+def test_errors_whose_squares_leave_the_range(power):
+    x, y, linear = normal(9, 4, seed=3), normal(7, 4, seed=4), {"degree": 1, "coef": 0.0}
+    wanted = kernel_distance(x, y, **linear)
+    found = kernel_distance(2.0**power * x, 2.0**power * y, **linear)
+    assert found.value / 4.0**power == pytest.approx(wanted.value, rel=1e-11)
+    assert found.standard_error / 4.0**power == pytest.approx(wanted.standard_error, rel=1e-11)
+
+
 def test_no_bias_and_a_standard_error_that_is_one():
     """300 pairs of sets of equal and of unequal laws; the truth from moments of Gaussians.
 

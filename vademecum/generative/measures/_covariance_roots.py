@@ -16,13 +16,14 @@ $\varepsilon \lambda_{\max}$ and their roots up to $\sqrt\varepsilon$, and of th
 where no root is taken, for rows.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 from scipy.linalg import get_blas_funcs
 from torch import Tensor
 
-from vademecum.arrays import views
+from vademecum.arrays import power_of_two, views
 
 __all__ = ["Spread", "root_trace"]
 
@@ -67,6 +68,13 @@ class Spread(NamedTuple):
         part = self.matrix[:, kept]
         return self._replace(matrix=part if self.rows else part[kept])
 
+    def scaled(self) -> tuple["Spread", float]:
+        """In a unit in which products stay in the range, and the deviation that is 1 in it."""
+        unit = power_of_two(self.matrix)
+        if unit == 1:
+            return self, 1.0
+        return self._replace(matrix=self.matrix / unit), unit if self.rows else math.sqrt(unit)
+
     def _eigenvectors(self) -> Tensor:
         values, vectors = torch.linalg.eigh(self.matrix)
         self._insist_on_positive(values)
@@ -89,6 +97,11 @@ def root_trace(x: Spread, y: Spread) -> Tensor:
         return x.variances().new_zeros(())
     if not both.all():
         x, y = x.among(both), y.among(both)
+    (x, one), (y, other) = x.scaled(), y.scaled()
+    return _root_trace(x, y) * one * other
+
+
+def _root_trace(x: Spread, y: Spread) -> Tensor:
     if x.rows or y.rows:
         return torch.linalg.svdvals(x.factor().T @ y.factor()).sum()
     for one, other in ((x, y), (y, x)):

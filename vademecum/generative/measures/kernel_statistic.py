@@ -12,12 +12,14 @@ example at a time; of a statistic of pairs that needs the sums of each example's
 is not too small in the mean (Efron and Stein, 1981). Exact up to rounding.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vademecum.arguments import number, whole
+from vademecum.arrays import lengths
 from vademecum.generative.measures._blocks import blocks
 from vademecum.generative.measures._feature_rows import gathered, insist_on_pair
 from vademecum.models import Output
@@ -145,10 +147,10 @@ def _estimate(within: list[Tensor], across: list[Tensor]) -> KernelDistance:
         raise ValueError("x and y must have finite kernels, got features whose powers are inf")
     if min(n, m) < 3:
         return KernelDistance(float(value), None)
-    variance = value.new_zeros(())
+    errors = []
     for w, a, others in ((within[0], across[0], m), (within[1], across[1], n)):
         size = len(w)  # what is left without an example, but for what its set has no part in
         left = (w.sum() - 2 * w) / ((size - 1) * (size - 2))
         left = left - 2 * (a.sum() - a) / ((size - 1) * others)
-        variance = variance + (size - 1) / size * (left - left.mean()).square().sum()
-    return KernelDistance(float(value), float(variance.sqrt()))
+        errors.append(math.sqrt((size - 1) / size) * float(lengths(left - left.mean())))
+    return KernelDistance(float(value), math.hypot(*errors))
