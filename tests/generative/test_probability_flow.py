@@ -245,6 +245,12 @@ X = torch.zeros(2, 2)
     ("call", "message"),
     [
         (lambda f: probability_flow(f, X, process=VPSDE(), start=1.5), "start must be <= 1"),
+        (lambda f: log_likelihood(f, X, process=VPSDE(), prior=lambda y: -y.square()),
+         r"prior must give 2 numbers, got shape \(2, 2\)"),
+        (lambda f: log_likelihood(f, X, process=VPSDE(), prior=lambda y: -y.square().sum()),
+         r"prior must give 2 numbers, got shape \(\)"),
+        (lambda f: log_likelihood(f, X[:, :0], process=VPSDE()),
+         r"x must be \(n, \*shape\) with entries, got shape \(2, 0\)"),
         (lambda f: probability_flow(f, X, process=NoiseSchedule([0.5])),
          "process must be a DiffusionSDE, such as .*, got NoiseSchedule"),
         (lambda f: log_likelihood(f, X, process=NoiseSchedule([0.5])),

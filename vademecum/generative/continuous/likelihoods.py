@@ -149,7 +149,7 @@ def log_likelihood(
     gained, error = (found.y[:, d], y.new_zeros(len(y))) if u is None else (
         mean_and_error(found.y[:, d:])
     )  # fmt: skip
-    log_prob = (prior or process.prior_log_prob)(latent) + gained + shift * d
+    log_prob = _ending(prior or process.prior_log_prob, latent) + gained + shift * d
     bits = None if levels is None else -log_prob / (d * math.log(2))
     reached = warn_if_short(found, 1.0, max_iter)
     return LogLikelihood(log_prob, error, bits, latent, found.evaluations, reached)
@@ -174,6 +174,14 @@ def _continuous(
     dtype, _ = home(model, None, None)
     u = torch.rand(x.shape, dtype=dtype, **source(generator, x.device)).to(x.device)
     return low + width * (x.to(dtype) + u), math.log(width)
+
+
+def _ending(prior: Callable[[Tensor], Tensor], latent: Tensor) -> Tensor:
+    """What a prior says of examples at time 1, a number of each."""
+    found = prior(latent)
+    if found.shape != latent.shape[:1]:
+        raise ValueError(f"prior must give {len(latent)} numbers, got shape {tuple(found.shape)}")
+    return found
 
 
 def _within(x: Tensor, levels: int) -> bool:
