@@ -10,7 +10,13 @@ import torch
 from numpy.polynomial.hermite_e import hermegauss
 from torch import nn
 
-from vademecum.generative import VPSDE, MixtureScore, fisher_divergence, score_matching_loss
+from vademecum.generative import (
+    VESDE,
+    VPSDE,
+    MixtureScore,
+    fisher_divergence,
+    score_matching_loss,
+)
 from vademecum.generative._marginals import Marginal
 from vademecum.models import SlowPathWarning, mlp
 
@@ -203,6 +209,8 @@ X = torch.zeros(2, 3)
         ({"std": torch.ones(3)}, "must be positive, one or 2 of them"),
         ({"process": Steps()}, "t must be given for Steps, which has steps"),
         ({"process": Steps(), "t": torch.zeros(2)}, "standard deviation of noise must be positive"),
+        ({"process": VPSDE(), "t": torch.tensor([0.5, 7])}, "t must be between 0 and 1, got 7"),
+        ({"process": VESDE(), "t": torch.tensor([-1, 1])}, "t must be between 0 and 1, got -1"),
         ({"method": "exact"}, "method must be one of"),
         ({"method": "sliced", "std": 1.0}, "process and std belong to denoising"),
         ({"method": "sliced", "projections": 0}, "projections must be >= 1, got 0"),

@@ -19,9 +19,11 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 
 def examples(name: str, x: Any) -> Tensor:
-    """Examples (n, *shape) as an argument: floating point, finite, each with an axis at least."""
-    if isinstance(x, Tensor) and x.ndim < 2:
-        raise ValueError(f"{name} must be (n, *shape), got shape {tuple(x.shape)}")
+    """Examples (n, *shape) as an argument: real, finite, each with axes and entries."""
+    if isinstance(x, Tensor) and (x.ndim < 2 or 0 in x.shape[1:]):
+        raise ValueError(f"{name} must be (n, *shape) with entries, got shape {tuple(x.shape)}")
+    if isinstance(x, Tensor) and x.is_complex():
+        raise ValueError(f"{name} must be real, got {x.dtype}")
     return floats(name, x, empty=True)
 
 

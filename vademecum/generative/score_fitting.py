@@ -37,6 +37,7 @@ from vademecum.foundations.stochastic_trace import mean_and_error
 from vademecum.generative._divergences import Products, directions, exact_divergence, projected
 from vademecum.generative._marginals import Marginal, Predicts, Process, beside, noise_from
 from vademecum.generative._scores_of_models import called, examples
+from vademecum.generative.continuous.equations import insist_on_times
 from vademecum.models import resting, twice_differentiable
 from vademecum.randomness import source
 from vademecum.results import one_line
@@ -149,6 +150,7 @@ def _noised(
         if t is None:
             draw = torch.rand(len(x), dtype=x.dtype, **dice).to(x.device)
             t = _EARLIEST + (1 - _EARLIEST) * draw
+        insist_on_times("t", t, process)
         marginal = process.marginal(t)
     else:
         sigma = torch.as_tensor(std, dtype=torch.float64, device=x.device)
@@ -186,8 +188,7 @@ def _by_derivatives(
         else:
             square = (u * s).flatten(2).sum(2).square().mean(0)
             trace = projected(s, at, u, products).mean(0)
-    terms = {"squared score": square, "divergence": 2 * trace}
-    return terms if torch.is_grad_enabled() else {k: v.detach() for k, v in terms.items()}
+    return {"squared score": square, "divergence": 2 * trace}
 
 
 def _convolves(model: Any) -> bool:

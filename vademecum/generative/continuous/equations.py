@@ -30,7 +30,7 @@ from vademecum.arguments import number
 from vademecum.generative._marginals import Marginal, beside
 from vademecum.randomness import place, source
 
-__all__ = ["VESDE", "VPSDE", "DiffusionSDE", "insist_on_equation"]
+__all__ = ["VESDE", "VPSDE", "DiffusionSDE", "insist_on_equation", "insist_on_times"]
 
 
 class DiffusionSDE(ABC):
@@ -118,6 +118,14 @@ def insist_on_equation(process: Any) -> DiffusionSDE:
         given = type(process).__name__
         raise ValueError(f"process must be a DiffusionSDE, such as VPSDE(), got {given}")
     return process
+
+
+def insist_on_times(name: str, t: Tensor, process: Any) -> None:
+    """Times of an equation as an argument; of other processes they are for these to judge."""
+    if isinstance(process, DiffusionSDE):
+        outside = ~((t >= 0) & (t <= 1))
+        if bool(outside.any()):
+            raise ValueError(f"{name} must be between 0 and 1, got {t[outside][0].item():g}")
 
 
 class VPSDE(DiffusionSDE):

@@ -24,6 +24,7 @@ from torch import Tensor
 from vademecum.arguments import floats, number, whole
 from vademecum.generative._marginals import Predicts, Process
 from vademecum.generative._scores_of_models import Score, examples, score_from
+from vademecum.generative.continuous.equations import insist_on_times
 from vademecum.models import resting
 from vademecum.progress import ticking
 from vademecum.randomness import source
@@ -54,8 +55,8 @@ def annealed_langevin(
             with t (n,); a module is taken in evaluation mode.
         x: Where the examples start, often noise as there is at the first level.
         process: What noises examples: anything with `marginal(t)`.
-        levels: Times of the process, falling, as many as there are levels; integers for the steps
-            of a `NoiseSchedule`.
+        levels: Times of the process, falling, as many as there are levels: between 0 and 1 for an
+            equation, integers for the steps of a `NoiseSchedule`.
         per_level: How many steps are made at each.
         eta: The step size, in units of the noise's variance at each level; or the step sizes
             themselves, one for each level.
@@ -77,6 +78,7 @@ def annealed_langevin(
     x, levels = examples("x", x), _falling(levels)
     whole("per_level", per_level, low=1)
     score = score_from(model, process, predicts, context)
+    insist_on_times("levels", levels, process)
     sizes = _step_sizes(process, levels, eta)
     with resting(model), ticking("levels", len(levels), progress=progress) as tick:
         for t, size in zip(levels.to(x.device), sizes, strict=True):
