@@ -63,8 +63,23 @@ def without_context(null: Any, context: Tensor) -> Tensor:
     A number is written where the context is, for a copy from elsewhere cannot be captured.
     """
     if isinstance(null, int | float):
+        if not _holds(context.dtype, null):
+            raise ValueError(
+                f"context must be of a dtype that holds {null}, which stands for none, got"
+                f" {context.dtype}"
+            )
         return torch.full_like(context, null)
     return torch.as_tensor(null).to(context).expand_as(context)
+
+
+def _holds(dtype: torch.dtype, number: float) -> bool:
+    """Whether a number is one of a dtype, up to rounding: True is no label 2."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return True
+    if dtype == torch.bool:
+        return number in (0, 1)
+    limits = torch.iinfo(dtype)
+    return limits.min <= number <= limits.max and number == int(number)
 
 
 class Predictor:
