@@ -151,6 +151,33 @@ def test_the_error_falls_as_the_steps_and_as_their_square():
         assert rate[-2:] == pytest.approx([order, order], abs=0.15), rate
 
 
+@pytest.mark.parametrize("eta", [0.5, 1.0])
+def test_with_new_noise_variances_come_near_as_the_steps_and_as_their_square(eta):
+    """Of normal data a sample is a sum of the noise of all steps, whose factors draws reveal."""
+    schedule, v0, n = by_level(513, 3.0), 0.25, 160
+    wanted = float(schedule.alpha_bar[1] * v0 + schedule.beta_bar[1])
+    begun = float(schedule.alpha_bar[513] * v0 + schedule.beta_bar[513])
+    model, errors = exact(schedule, v0), {1: [], 2: []}
+    for order, count in itertools.product((1, 2), (16, 32, 64, 128)):
+        seen, (one, two) = [], (torch.Generator().manual_seed(7) for _ in range(2))
+        noise = torch.randn(count + 1, n, 1, dtype=torch.float64, generator=two)
+
+        def spy(x, t, seen=seen):
+            seen.append(x)
+            return model(x, t)
+
+        steps = list(range(513, 0, -512 // count))
+        start = torch.randn(n, 1, dtype=torch.float64, generator=one)
+        ddim_sample(spy, (n, 1), schedule=schedule, steps=steps, order=order, eta=eta, start=start,
+                    generator=one)  # fmt: skip
+        factors = torch.linalg.lstsq(noise[:, :, 0].T, seen[-1]).solution.square()
+        found = float(factors[0] * begun + factors[1:].sum())
+        errors[order].append(abs(found / wanted - 1))
+    for order, found in errors.items():
+        rate = [math.log2(a / b) for a, b in itertools.pairwise(found)]
+        assert rate[-1] == pytest.approx(order, abs=0.15), rate
+
+
 def test_the_second_order_is_nearer_to_the_data_with_the_same_calls():
     """Of normal data the path is a straight stretch, and the last steps end where the data are."""
     schedule, v0 = NoiseSchedule.linear(1000), 0.04

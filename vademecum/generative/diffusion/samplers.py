@@ -12,7 +12,7 @@ $\sigma^2$ that may differ. Each step is exact for its prediction; the law of th
 the data only in the limit of many steps: the error falls as one over their number, and for DDIM of
 the second order, which extrapolates $\hat x_0$ from the last two predictions, as its square down to
 the last step. That one is of the first order, so that its start should have little noise
-(`spacing`). The claims `generative.ddim` and `generative.ddpm_sampling` check the first order.
+(`spacing`). The claim `generative.ddim` checks both orders, `generative.ddpm_sampling` the first.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def ddim_sample(
         shape: The shape of the result, the number of examples first.
         schedule: The noise that the model was trained with.
         steps: How many steps, from 1 to T; or the steps themselves, which begin with T and fall.
-        spacing: Where they lie: "even" in t, at "quadratic" distances, which end near t = 1, or
+        spacing: Where they lie: "even" in t; at "quadratic" distances, the last of k at T / k^2; or
             even in the logarithm of the signal-to-noise ratio, "snr", from T to 1. The noise that
             is left at the last step is taken away at once, which blurs what is smaller.
         order: 1 for DDIM; 2 for DPM-Solver++(2M), which also looks at the prediction of the step

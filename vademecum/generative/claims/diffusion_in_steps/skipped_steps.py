@@ -38,6 +38,8 @@ def ddim(
     level: Literal["next", "same"] = "next",
     rate: float = -1.0,
     power: int = 2,
+    order: int = 2,
+    second: float = -2.0,
     T: int = 30,
     n: int = 4000,
 ):
@@ -54,16 +56,21 @@ def ddim(
     even, uneven and own lists, and the last on $x_0$. For normal data of variance $s^2$ and the
     exact predictor the map from $x_T$ to $x_0$ is linear, and its slope tends to $s /
     \sqrt{\bar\alpha_T s^2 + 1 - \bar\alpha_T}$, with an error like 1 over the number of steps.
-    Where the data are known, draws with $\eta = 0.5$ and 1 have the mean and the variance of $q(x_s
-    \mid x_0)$ at all levels of a list (five standard errors), and $\sqrt{(1 - \bar\alpha_t) (1 -
-    \bar\alpha_s - \eta^2 \tilde\sigma^2)}$ for covariance from one to the next; for $\eta = 1$ that
-    is the covariance of the noising chain.
+    `order=2`, which follows a line through the last two predictions and which the sheets do not
+    have, makes that 1 over its square: at the last level with noise, from which one step of the
+    first order leads to the data, for steps that are even in the logarithm of $\bar\alpha / (1 -
+    \bar\alpha)$. Where the data are known, draws with $\eta = 0.5$ and 1 have the mean and the
+    variance of $q(x_s \mid x_0)$ at all levels of a list (five standard errors), and $\sqrt{(1 -
+    \bar\alpha_t) (1 - \bar\alpha_s - \eta^2 \tilde\sigma^2)}$ for covariance from one to the
+    next; for $\eta = 1$ that is the covariance of the noising chain.
 
     Knobs:
         divided: Whether the predicted data are divided by $\sqrt{\bar\alpha_t}$.
         level: Whether the noise is added at the next level, or at that where it was predicted.
         rate: The power of the number of steps at which the error falls.
         power: The power of $\eta$ before $\tilde\sigma^2$.
+        order: The order of steps for which the error is to fall faster.
+        second: The power of the number of steps at which it does.
         T: How many steps the schedule has.
         n: How many draws are made with new noise.
     """
@@ -87,6 +94,7 @@ def ddim(
         yield equals("first step", places[0][0], T, steps=str(steps))
     for s in (0.5, 2.0):
         yield from slopes(s, rate)
+        yield from extrapolated(s, order, second)
     for eta in (0.5, 1.0):
         yield from renewed(betas, eta, power, n)
 
@@ -131,7 +139,30 @@ def slopes(s: float, rate: float) -> Iterator[Evidence]:
     yield slope("error of the slope", counts, [abs(end - limit) for end in ends], rate, s=s)
 
 
+def extrapolated(s: float, order: int, rate: float) -> Iterator[Evidence]:
+    """The slope of the map down to the first level, by steps of a higher order, even in log-SNR."""
+    T = 4001
+    bar = torch.special.expit(torch.linspace(6, -6, T))  # 6 is the log-SNR at t = 1, -6 at T
+    betas = 1 - bar / torch.cat([bar.new_ones(1), bar[:-1]])
+    limit = math.sqrt(float((bar[0] * s**2 + 1 - bar[0]) / (bar[-1] * s**2 + 1 - bar[-1])))
+    exact, schedule, counts = Exact(betas, s**2), NoiseSchedule(betas), [10, 20, 40, 80, 160]
+    counts, ends, seen = [*counts, 400, 500, 1000], [], []
+
+    def spied(x: Tensor, t: Tensor) -> Tensor:
+        seen.append(float(x))
+        return exact(x, t)
+
+    for k in counts:
+        steps, one = range(T, 0, -(T - 1) // k), torch.ones(1, 1)
+        ddim_sample(spied, (1, 1), schedule=schedule, steps=steps, order=order, start=one)
+        ends.append(seen[-1])
+    errors = [abs(end - limit) for end in ends]
+    yield slope("error of the second order", counts, errors, rate, s=s)
+
+
 ddim.foil("without the division", divided=False)
 ddim.foil("noise at the old level", level="same")
 ddim.foil("eta as the share of the variance", power=1, n=40_000)
 ddim.foil("a slower approach", refuted_by="error of the slope", rate=-0.8)
+ddim.foil("no prediction from before", refuted_by="error of the second order", order=1)
+ddim.foil("a slower second order", refuted_by="error of the second order", second=-1.6)
