@@ -12,11 +12,15 @@ division by a scale that may vanish. Exact.
 
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from vademecum.results import one_line
 
-__all__ = ["Marginal", "Predicts", "Process", "beside", "clean_from", "noise_from"]
+__all__ = ["INTEGERS", "Marginal", "Predicts", "Process", "beside", "clean_from", "noise_from"]
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
+"""Dtypes that steps may have."""
 
 Predicts = Literal["noise", "x0", "v", "score"]
 

@@ -22,7 +22,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.generative._marginals import Predicts, Process
+from vademecum.generative._marginals import INTEGERS, Predicts, Process
 from vademecum.generative._scores_of_models import Score, examples, score_from
 from vademecum.generative.continuous.equations import insist_on_times
 from vademecum.models import resting
@@ -30,8 +30,6 @@ from vademecum.progress import ticking
 from vademecum.randomness import source
 
 __all__ = ["annealed_langevin", "stay"]
-
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 @torch.no_grad()
@@ -107,7 +105,7 @@ def walked(
 
 def _falling(levels: Any) -> Tensor:
     """Times in double precision, or steps as the integers they are."""
-    whole_steps = isinstance(levels, Tensor) and levels.dtype in _INTEGERS
+    whole_steps = isinstance(levels, Tensor) and levels.dtype in INTEGERS
     times = floats("levels", levels.double() if whole_steps else levels, ndim=1).double()
     if bool((times.diff() >= 0).any()):
         raise ValueError(f"levels must fall, got {levels.tolist()}")

@@ -21,12 +21,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.generative._marginals import Marginal, beside
+from vademecum.generative._marginals import INTEGERS, Marginal, beside
 from vademecum.results import one_line
 
 __all__ = ["NoiseSchedule", "StepPosterior"]
-
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 class StepPosterior(NamedTuple):
@@ -226,7 +224,7 @@ class NoiseSchedule:
                 wait for the device, its own check of bounds stops the program.
         """
         t = torch.as_tensor(t)
-        if t.dtype not in _INTEGERS:
+        if t.dtype not in INTEGERS:
             raise ValueError(f"t must be integers from 0 to {self.T}, got {t.dtype}")
         index = t.long()
         if t.device.type != "cpu":
