@@ -16,6 +16,7 @@ from vademecum.generative import (
     annealed_langevin,
     reverse_sde_sample,
 )
+from vademecum.generative._marginals import Marginal
 
 F64 = torch.float64
 PROCESSES = [VPSDE(), VESDE(sigma_min=0.05, sigma_max=8.0)]
@@ -209,6 +210,13 @@ def test_a_model_is_called_once_for_each_step(corrector, calls):
     assert len(seen) == calls
 
 
+class Roots:
+    """A process without noise at 0, and none before."""
+
+    def marginal(self, t):
+        return Marginal(torch.ones_like(t), t.sqrt())
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -217,7 +225,10 @@ def test_a_model_is_called_once_for_each_step(corrector, calls):
         (lambda f: annealed_langevin(f, torch.ones(2, 1), process=NoiseSchedule([0.5, 0.5]),
                                      levels=torch.tensor([3, 2])), "t must be from 0 to 2, got 3"),
         (lambda f: annealed_langevin(f, torch.ones(2, 1), process=VPSDE(),
-                                     levels=torch.tensor([0.5, 0.0])), "noise, got none at 0"),
+                                     levels=torch.tensor([0.5, 0.0])), "got the variance 0 at 0"),
+        (lambda f: annealed_langevin(f, torch.ones(2, 1), process=Roots(),
+                                     levels=torch.tensor([0.5, -1.0])),
+         "noise, got the variance nan at -1"),
         (lambda f: annealed_langevin(f, torch.ones(2, 1), process=VPSDE(),
                                      levels=torch.tensor([0.5, 0.5])), "levels must fall, got"),
         (lambda f: annealed_langevin(f, torch.ones(2, 1), process=VPSDE(),

@@ -155,10 +155,11 @@ def _noised(
     else:
         sigma = torch.as_tensor(std, dtype=torch.float64, device=x.device)
         marginal = Marginal(torch.ones_like(sigma), sigma)
-    if marginal.std.numel() not in (1, len(x)) or not bool((marginal.std > 0).all()):
+    found = marginal.std.to(x.dtype)
+    if found.numel() not in (1, len(x)) or not bool(((found > 0) & found.isfinite()).all()):
         raise ValueError(
-            f"the standard deviation of noise must be positive, one or {len(x)} of them, got"
-            f" {marginal.std.tolist()}"
+            f"the standard deviation of noise must be positive, one or {len(x)} of them, and"
+            f" finite in {x.dtype}, got {marginal.std.tolist()}"
         )
     return torch.randn(x.shape, dtype=x.dtype, **dice).to(x.device), marginal, t
 

@@ -122,8 +122,8 @@ def _step_sizes(process: Process, levels: Tensor, eta: float | Tensor) -> list[f
             )
         return sizes.tolist()
     variances = process.marginal(levels).std.double() ** 2
-    if not bool((variances > 0).all()):
-        raise ValueError(
-            f"levels must have noise, got none at {levels[variances <= 0][0].item():g}"
-        )
+    some = (variances > 0) & variances.isfinite()
+    if not bool(some.all()):
+        at, value = (t[~some][0].item() for t in (levels, variances))
+        raise ValueError(f"levels must have noise, got the variance {value:g} at {at:g}")
     return (number("eta", eta, above=0) * variances).tolist()
