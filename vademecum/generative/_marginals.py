@@ -10,14 +10,17 @@ With $v$ the clean example is $x_0 = (s_t x_t - \sigma_t v) / (s_t^2 + \sigma_t^
 division by a scale that may vanish. Exact.
 """
 
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from vademecum.arguments import choice
 from vademecum.results import one_line
 
-__all__ = ["INTEGERS", "Marginal", "Predicts", "Process", "beside", "clean_from", "noise_from"]
+__all__ = [
+    "INTEGERS", "Marginal", "Predicts", "Process", "beside", "clean_from", "kind_of", "noise_from",
+]  # fmt: skip
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 """Dtypes that steps may have."""
@@ -43,6 +46,16 @@ class Process(Protocol):
     def marginal(self, t: Tensor) -> Marginal:
         """The law of the example at time t given the clean one."""
         ...
+
+
+def kind_of(model: Any, predicts: Predicts | None, default: Predicts = "noise") -> Predicts:
+    """What a model predicts: what was said, what it says itself, or a default."""
+    own = getattr(model, "predicts", None)
+    kind = predicts or own or default
+    choice("predicts", kind, ("noise", "x0", "v", "score"))
+    if own is not None and own != kind:
+        raise ValueError(f"predicts must be {own!r}, as the model says, got {kind!r}")
+    return kind
 
 
 def beside(values: Tensor, x: Tensor) -> Tensor:

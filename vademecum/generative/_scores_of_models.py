@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vademecum.arguments import choice, floats
+from vademecum.arguments import floats
 from vademecum.generative._marginals import Predicts, Process, beside, noise_from
 
 __all__ = ["Score", "called", "examples", "home", "score_from"]
@@ -39,7 +39,6 @@ def called(model: Any, x: Tensor, t: Tensor | None, context: Any) -> Tensor:
 
 def score_from(model: Any, process: Process, predicts: Predicts, context: Any = None) -> Score:
     """The score that a network stands for, as a function of examples and one time for all."""
-    choice("predicts", predicts, ("noise", "x0", "v", "score"))
     if not callable(getattr(process, "marginal", None)):
         raise ValueError(f"process must have marginal(t), got {type(process).__name__}")
 

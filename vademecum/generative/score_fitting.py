@@ -35,7 +35,14 @@ from torch import Tensor, nn
 from vademecum.arguments import choice, floats, whole
 from vademecum.foundations.stochastic_trace import mean_and_error
 from vademecum.generative._divergences import Products, directions, exact_divergence, projected
-from vademecum.generative._marginals import Marginal, Predicts, Process, beside, noise_from
+from vademecum.generative._marginals import (
+    Marginal,
+    Predicts,
+    Process,
+    beside,
+    kind_of,
+    noise_from,
+)
 from vademecum.generative._scores_of_models import called, examples
 from vademecum.generative.continuous.equations import insist_on_times
 from vademecum.models import resting, twice_differentiable
@@ -56,7 +63,7 @@ def score_matching_loss(
     method: Literal["denoising", "sliced", "implicit"] = "denoising",
     process: Process | None = None,
     std: float | Float[Tensor, " n"] | None = None,
-    predicts: Predicts = "score",
+    predicts: Predicts | None = None,
     weighting: Literal["variance", "none"] = "variance",
     projections: int = 1,
     law: Literal["rademacher", "gaussian", "sphere"] = "rademacher",
@@ -76,7 +83,8 @@ def score_matching_loss(
             take them as they are, and derivatives of the model in them.
         process: How denoising noises examples: anything with `marginal(t)`; or `std`.
         std: The standard deviation of noise that denoising adds to examples, one or (n,).
-        predicts: What the model gives: "score", or for denoising also "noise", "x0" or "v".
+        predicts: What the model gives, "score", or for denoising also "noise", "x0" or "v"; by
+            default what its attribute `predicts` says, or the score.
         weighting: Whether denoising multiplies by the variance of the noise, so that all levels
             weigh alike, or not.
         projections: How many random directions the sliced loss takes for each example.
@@ -104,13 +112,14 @@ def score_matching_loss(
     choice("reduction", reduction, ("mean", "none"))
     if context is not None and t is None and process is None:
         raise ValueError("t must be given with a context: the model is called (x, t, context)")
+    kind = kind_of(model, predicts, "score")
     if method == "denoising":
         choice("weighting", weighting, ("variance", "none"))
         at, marginal, time = _noised(x, t, process, std, generator)
-        wrong = _denoising(model, x, at, marginal, time, predicts, weighting, context)
-        terms = {f"prediction of {predicts}": wrong}
+        wrong = _denoising(model, x, at, marginal, time, kind, weighting, context)
+        terms = {f"prediction of {kind}": wrong}
     else:
-        _refuse_others(model, method, process, std, predicts)
+        _refuse_others(model, method, process, std, kind)
         u = None
         if method == "sliced":
             choice("law", law, ("rademacher", "gaussian", "sphere"))
@@ -169,7 +178,6 @@ def _denoising(
     weighting: str, context: Any,
 ) -> Tensor:  # fmt: skip
     scale, std = (beside(value, x) for value in marginal)
-    choice("predicts", kind, ("noise", "x0", "v", "score"))
     seen = scale * x + std * noise
     found = noise_from(kind, called(model, seen, t, context), seen, marginal)
     wrong = (found - noise) if weighting == "variance" else (found - noise) / std

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vademecum.arguments import number, whole
 from vademecum.estimators import warn_unconverged
-from vademecum.generative._marginals import Predicts, beside
+from vademecum.generative._marginals import Predicts, beside, kind_of
 from vademecum.generative._scores_of_models import Score, examples, score_from
 from vademecum.generative.continuous._runge_kutta import Integral, integrate
 from vademecum.generative.continuous.equations import DiffusionSDE, insist_on_equation
@@ -57,7 +57,7 @@ def probability_flow(
     process: DiffusionSDE,
     start: float = 1.0,
     end: float = 1e-3,
-    predicts: Predicts = "score",
+    predicts: Predicts | None = None,
     context: Any = None,
     tol: float = 1e-5,
     max_iter: int = 1000,
@@ -71,7 +71,8 @@ def probability_flow(
         process: The equation that noises examples, `VPSDE()` or `VESDE()`.
         start: The time at which the examples are.
         end: The time to go to; above `start` the flow runs from data to noise.
-        predicts: What the model gives: "score", "noise", "x0" or "v".
+        predicts: What the model gives, "score", "noise", "x0" or "v"; by default what its attribute
+            `predicts` says, or the score.
         context: What else the model is given.
         tol: The error allowed in a step, relative and absolute, for the worst example.
         max_iter: The most iterations; reaching it gives a `ConvergenceWarning`.
@@ -87,9 +88,10 @@ def probability_flow(
         >>> probability_flow(lambda x, t: -x, data, **flow).x
         tensor([[ 2.], [-1.]])
     """
-    x, (start, end) = examples("x", x), span(start, end, predicts)
+    x, kind = examples("x", x), kind_of(model, predicts, "score")
+    start, end = span(start, end, kind)
     tol, max_iter = tolerance(tol, x.dtype), whole("max_iter", max_iter, low=1)
-    score = score_from(model, insist_on_equation(process), predicts, context)
+    score = score_from(model, insist_on_equation(process), kind, context)
     rows = x.flatten(1)
 
     def field(t: float, y: Tensor) -> Tensor:

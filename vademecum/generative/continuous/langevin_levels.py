@@ -22,7 +22,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from vademecum.arguments import floats, number, whole
-from vademecum.generative._marginals import INTEGERS, Predicts, Process
+from vademecum.generative._marginals import INTEGERS, Predicts, Process, kind_of
 from vademecum.generative._scores_of_models import Score, examples, score_from
 from vademecum.generative.continuous.equations import insist_on_times
 from vademecum.models import resting
@@ -41,7 +41,7 @@ def annealed_langevin(
     levels: Num[Tensor, " levels"],
     per_level: int = 100,
     eta: float | Float[Tensor, " levels"] = 0.1,
-    predicts: Predicts = "score",
+    predicts: Predicts | None = None,
     context: Any = None,
     generator: torch.Generator | None = None,
     progress: bool = False,
@@ -58,7 +58,8 @@ def annealed_langevin(
         per_level: How many steps are made at each.
         eta: The step size, in units of the noise's variance at each level; or the step sizes
             themselves, one for each level.
-        predicts: What the model gives: "score", "noise", "x0" or "v".
+        predicts: What the model gives, "score", "noise", "x0" or "v"; by default what its attribute
+            `predicts` says, or the score.
         context: What else the model is given.
         generator: Where random numbers come from; torch's global generator by default.
         progress: Whether to show a progress bar on standard error.
@@ -75,7 +76,7 @@ def annealed_langevin(
     """
     x, levels = examples("x", x), _falling(levels)
     whole("per_level", per_level, low=1)
-    score = score_from(model, process, predicts, context)
+    score = score_from(model, process, kind_of(model, predicts, "score"), context)
     insist_on_times("levels", levels, process)
     sizes = _step_sizes(process, levels, eta)
     with resting(model), ticking("levels", len(levels), progress=progress) as tick:

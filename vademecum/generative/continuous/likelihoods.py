@@ -30,7 +30,7 @@ from torch import Tensor
 from vademecum.arguments import number, whole
 from vademecum.foundations.stochastic_trace import mean_and_error
 from vademecum.generative._divergences import Products, directions, exact_divergence, projected
-from vademecum.generative._marginals import Predicts
+from vademecum.generative._marginals import Predicts, kind_of
 from vademecum.generative._scores_of_models import examples, home, score_from
 from vademecum.generative.continuous._runge_kutta import integrate
 from vademecum.generative.continuous.equations import DiffusionSDE, insist_on_equation
@@ -82,7 +82,7 @@ def log_likelihood(
     *,
     process: DiffusionSDE,
     start: float = 1e-5,
-    predicts: Predicts = "score",
+    predicts: Predicts | None = None,
     levels: int | None = None,
     interval: tuple[float, float] = (0.0, 1.0),
     prior: Callable[[Tensor], Tensor] | None = None,
@@ -102,7 +102,8 @@ def log_likelihood(
         process: The equation that noises examples, `VPSDE()` or `VESDE()`.
         start: The time that the examples are taken to have; at 0 they are clean, which only exact
             scores allow.
-        predicts: What the model gives: "score", "noise", "x0" or "v".
+        predicts: What the model gives, "score", "noise", "x0" or "v"; by default what its attribute
+            `predicts` says, or the score.
         levels: How many values integers take, 256 for pixels of bytes. They get uniform noise, and
             results are bounds for the integers.
         interval: Where the cells of the integers lie for the model: 0 begins at the first number,
@@ -125,9 +126,10 @@ def log_likelihood(
         tensor([-1.8379])
     """
     y, shift = _continuous(model, x, levels, interval, generator)
-    (start, _), tol = span(start, 1.0, predicts), tolerance(tol, y.dtype)
+    kind, tol = kind_of(model, predicts, "score"), tolerance(tol, y.dtype)
+    start, _ = span(start, 1.0, kind)
     max_iter, d = whole("max_iter", max_iter, low=1), y[0].numel() if len(y) else 1
-    score = score_from(model, insist_on_equation(process), predicts, context)
+    score = score_from(model, insist_on_equation(process), kind, context)
     m = probes if probes is not None or d <= _EXACT else _PROBES
     u = None if m is None else directions("rademacher", y, whole("probes", m, low=2), generator)
     products, columns = Products(graph=False), 1 if m is None else m

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.generative._marginals import Predicts, beside
+from vademecum.generative._marginals import Predicts, beside, kind_of
 from vademecum.generative._scores_of_models import Score, home, score_from
 from vademecum.generative.continuous.equations import DiffusionSDE, insist_on_equation
 from vademecum.generative.continuous.langevin_levels import stay
@@ -43,7 +43,7 @@ def reverse_sde_sample(
     process: DiffusionSDE,
     steps: int = 1000,
     end: float = 1e-3,
-    predicts: Predicts = "score",
+    predicts: Predicts | None = None,
     corrector: int = 0,
     eta: float = 0.05,
     denoise: bool = True,
@@ -62,7 +62,8 @@ def reverse_sde_sample(
         process: The equation that noises examples, `VPSDE()` or `VESDE()`.
         steps: How many steps of equal length the predictor makes.
         end: The time at which it ends; scores of networks are poor close to 0.
-        predicts: What the model gives: "score", "noise", "x0" or "v".
+        predicts: What the model gives, "score", "noise", "x0" or "v"; by default what its attribute
+            `predicts` says, or the score.
         corrector: How many Langevin steps follow each step of the predictor.
         eta: Their size, in units of the variance of the noise at that time.
         denoise: Whether the noise that is left at `end` is taken off.
@@ -85,7 +86,8 @@ def reverse_sde_sample(
     if len(shape) < 2:
         raise ValueError(f"shape must be (n, *shape of an example), got {shape}")
     dtype, device = home(model, dtype, device)
-    score = score_from(model, insist_on_equation(process), predicts, context)
+    kind = kind_of(model, predicts, "score")
+    score = score_from(model, insist_on_equation(process), kind, context)
     times = torch.linspace(1.0, end, steps + 1, dtype=torch.float64, device=device)
     h, noises = (1 - end) / steps, process.diffusion(times).tolist()
     x = process.sample_prior(shape, dtype=dtype, device=device, generator=generator)

@@ -12,25 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vademecum.arguments import choice, number
-from vademecum.generative._marginals import Predicts
+from vademecum.arguments import number
 
 __all__ = [
-    "Model", "Predictor", "guided", "insist_on_shape", "kind_of", "without_context",
+    "Model", "Predictor", "guided", "insist_on_shape", "without_context",
 ]  # fmt: skip
 
 Model = Callable[..., Tensor]
-
-
-def kind_of(model: Any, predicts: Predicts | None) -> Predicts:
-    """What a model predicts: what was said, what it says itself, or noise."""
-    own = getattr(model, "predicts", None)
-    if predicts is None:
-        return own if own is not None else "noise"
-    choice("predicts", predicts, ("noise", "x0", "v", "score"))
-    if own is not None and own != predicts:
-        raise ValueError(f"predicts must be {own!r}, as the model says, got {predicts!r}")
-    return predicts
 
 
 def insist_on_tensor(name: str, out: Any) -> Tensor:

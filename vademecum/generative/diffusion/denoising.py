@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from vademecum.arguments import choice, number, whole
-from vademecum.generative._marginals import Predicts, beside, clean_from
+from vademecum.generative._marginals import Predicts, beside, clean_from, kind_of
 from vademecum.generative.diffusion._predictors import insist_on_shape, without_context
 from vademecum.generative.diffusion._reverse_laws import (
     error_weights,
@@ -88,7 +88,7 @@ class DDPM(nn.Module):
         choice("predicts", predicts, ("noise", "x0", "v"))
         choice("weighting", weighting, ("simple", "bound"))
         clean_weights(self.schedule, [self.schedule.T], predicts)  # refuses noise where all is
-        self.predicts: Predicts = predicts
+        self.predicts: Predicts = kind_of(network, predicts)
         self.variance: Variance = variance
         self.weighting = weighting
         self.drop = number("drop", drop, low=0, below=1)

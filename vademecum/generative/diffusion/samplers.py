@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from vademecum.arguments import number, whole
-from vademecum.generative._marginals import Predicts
-from vademecum.generative.diffusion._predictors import Model, Predictor, kind_of
+from vademecum.generative._marginals import Predicts, kind_of
+from vademecum.generative.diffusion._predictors import Model, Predictor
 from vademecum.generative.diffusion._step_lists import (
     Spacing,
     insist_on_schedule,

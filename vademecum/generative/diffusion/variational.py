@@ -23,9 +23,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from vademecum.arguments import floats, whole
-from vademecum.generative._marginals import Predicts, clean_from
+from vademecum.generative._marginals import Predicts, clean_from, kind_of
 from vademecum.generative._scores_of_models import home
-from vademecum.generative.diffusion._predictors import Model, Predictor, kind_of
+from vademecum.generative.diffusion._predictors import Model, Predictor
 from vademecum.generative.diffusion._reverse_laws import (
     fixed_variances,
     learned_log_variance,
