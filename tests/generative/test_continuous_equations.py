@@ -137,6 +137,30 @@ def test_an_error_is_measured_by_the_larger_of_both_states():
     assert pair._size(error[1:], y[1:], after[1:], 0.1) == pytest.approx(1 / 2)
 
 
+def test_the_end_is_reached_to_the_last_digit():
+    """What is left of a way, added to where one is, may miss its end by a rounding error."""
+    times = np.random.default_rng(0).random((500, 2))
+    for start, end in times.tolist():
+        found = pair.integrate(lambda t, y: 0 * y, torch.ones(1, 1), start, end, tol=0.1,
+                               max_iter=50)  # fmt: skip
+        assert found.reached == end
+
+
+def test_a_step_into_what_is_no_number_is_taken_again_and_shorter():
+    """y' = -sqrt(y) from 1 is (1 - t / 2)^2; where a step goes below 0 there is no slope."""
+    seen = []
+
+    def field(t, y):
+        seen.append(bool((y < 0).any()))
+        return -y.sqrt()
+
+    one = torch.ones(1, 1, dtype=F64)
+    found = pair.integrate(field, one, 0.0, 1.9, tol=1e-3, max_iter=100)
+    assert any(seen)
+    assert found.reached == 1.9
+    assert float(found.y) == pytest.approx(0.05**2, abs=1e-3)
+
+
 def test_steps_across_a_front_are_refused():
     """Where the slope jumps from 1 to 100 a step that was right before it is far too long."""
 
