@@ -1,11 +1,11 @@
-"""Losses of scores that are no numbers, and of many networks at once."""
+"""Losses of scores and of diffusions: those that are no numbers, and of many networks at once."""
 
 from typing import Any
 
 import pytest
 import torch
 
-from vademecum.generative import score_matching_loss
+from vademecum.generative import DDPM, ConditionalMLP, NoiseSchedule, score_matching_loss
 from vademecum.models import mlp
 
 X = torch.zeros(2, 3)
@@ -55,3 +55,35 @@ def test_losses_of_many_networks_at_once():
         torch.manual_seed(0)
         wanted.append(score_matching_loss(model, x, std=0.1))
     torch.testing.assert_close(found, torch.stack(wanted))
+
+
+@pytest.mark.parametrize("variance", ["small", "learned"])
+def test_losses_of_many_diffusions_at_once(variance):
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            net = ConditionalMLP(2, hidden=(5,), out=4 if variance == "learned" else 2)
+            self.model = DDPM(net, (2,), schedule=NoiseSchedule.linear(50), variance=variance)
+
+        def forward(self, x):
+            return self.model.loss(x)
+
+    losses, x = [Loss() for _ in range(3)], torch.randn(7, 2)
+    stacked = torch.func.stack_module_state([*losses])
+
+    def loss(parameters, buffers, x):
+        return torch.func.functional_call(losses[0], (parameters, buffers), (x,))
+
+    many, wanted = torch.func.vmap(loss, (0, 0, None), randomness="same"), []
+    torch.manual_seed(0)
+    found = many(*stacked, x)
+    for one in losses:
+        torch.manual_seed(0)
+        wanted.append(one(x))
+    torch.testing.assert_close(found, torch.stack(wanted))
+    with pytest.raises(ValueError, match="x must be finite, got NaN or infinite entries"):
+        many(*stacked, x / 0)
+    with torch.no_grad():
+        stacked[0]["model.network.last.bias"][1] = torch.nan
+    with pytest.raises(ValueError, match="got nan in its term 'prediction of noise'"):
+        many(*stacked, x)

@@ -24,7 +24,6 @@ References:
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +34,7 @@ from torch import Tensor, nn
 from vademecum.arguments import choice, floats, whole
 from vademecum.foundations.stochastic_trace import mean_and_error
 from vademecum.generative._divergences import Products, directions, exact_divergence, projected
+from vademecum.generative._loss_terms import insist_on_numbers
 from vademecum.generative._marginals import (
     Marginal,
     Predicts,
@@ -125,22 +125,10 @@ def score_matching_loss(
             choice("law", law, ("rademacher", "gaussian", "sphere"))
             u = directions(law, x, whole("projections", projections, low=1), generator)
         terms = _by_derivatives(model, x, t, u, context)
-    _insist_on_numbers(terms)
+    insist_on_numbers(terms, x)
     losses = functools.reduce(torch.add, terms.values())
     losses = losses * x[0].numel() if method == "sliced" and law == "sphere" else losses
     return losses.mean() if reduction == "mean" else losses
-
-
-def _insist_on_numbers(terms: dict[str, Tensor]) -> None:
-    """Name a term that is not finite; on the CPU alone, where nothing waits for the device."""
-    for name, term in terms.items():
-        if term.device.type != "cpu" or torch.compiler.is_compiling():
-            return
-        values = torch.func.debug_unwrap(term.detach())  # of all networks that vmap maps over
-        total = float(values.sum(dtype=torch.float64))
-        if not math.isfinite(total):
-            bad = [*values[~values.isfinite()].tolist(), total][0]
-            raise ValueError(f"loss must be finite, got {bad} in its term {name!r}")
 
 
 def _noised(

@@ -10,6 +10,7 @@ bound, with the mean held fixed. Losses are exact in expectation over t and nois
 `generative.simple_diffusion_loss` and `generative.diffusion_step_loss`.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from vademecum.arguments import choice, number, whole
+from vademecum.generative._loss_terms import insist_on_numbers
 from vademecum.generative._marginals import Predicts, beside, clean_from, kind_of
 from vademecum.generative.diffusion._predictors import insist_on_shape, without_context
 from vademecum.generative.diffusion._reverse_laws import (
@@ -157,7 +159,8 @@ class DDPM(nn.Module):
         terms = {f"prediction of {self.predicts}": error.mean()}
         if raw is not None:
             terms["learned variance"] = self._variance_loss(x, noisy, out.detach(), raw, t)
-        return _total(terms, x)
+        insist_on_numbers(terms, x)
+        return functools.reduce(torch.add, terms.values())
 
     def sample(
         self,
@@ -282,16 +285,3 @@ class _BothHalves(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor, context: Tensor | None = None) -> Tensor:
         return self.network(x, t) if context is None else self.network(x, t, context)
-
-
-def _total(terms: dict[str, Tensor], x: Tensor) -> Tensor:
-    """The sum; where it is NaN on the CPU, an error that names the term."""
-    if x.device.type == "cpu" and not torch.compiler.is_compiling():
-        for name, value in terms.items():
-            if not bool(torch.isfinite(value.detach())):
-                if not bool(torch.isfinite(x).all()):
-                    raise ValueError("x must be finite, got NaN or infinite entries")
-                raise ValueError(
-                    f"loss must be finite, got {float(value.detach())} in its term {name!r}"
-                )
-    return torch.stack([*terms.values()]).sum() if len(terms) > 1 else next(iter(terms.values()))
