@@ -13,6 +13,7 @@ from vademecum.generative import (
     MixtureScore,
     NoiseSchedule,
     annealed_langevin,
+    fisher_divergence,
     log_likelihood,
     probability_flow,
     reverse_sde_sample,
@@ -54,6 +55,19 @@ def test_what_a_model_says_that_it_predicts_counts(kind):
     odd = SimpleNamespace(predicts="mean")
     with pytest.raises(ValueError, match=r"predicts must be one of .*, got 'mean'"):
         annealed_langevin(odd, x, process=process, levels=levels)
+
+
+def test_the_fisher_divergence_is_of_scores():
+    process, one, x = VPSDE(), torch.ones(1), torch.randn(5, 1)
+    noise, score = (
+        MixtureScore(one, one[:, None], one, process=process, predicts=k)
+        for k in ("noise", "score")
+    )
+    t = torch.full((5,), 0.4)
+    assert float(fisher_divergence(score, x, score, t=t).value) == 0
+    for name, given in (("model", (noise, x, score)), ("score", (score, x, noise))):
+        with pytest.raises(ValueError, match=f"{name} must give scores, got one that predicts 'n"):
+            fisher_divergence(*given, t=t)
 
 
 def test_a_network_trained_for_another_prediction_is_no_ddpm_of_this():

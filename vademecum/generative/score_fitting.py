@@ -251,6 +251,10 @@ def fisher_divergence(
         tensor(1.2500)
     """
     x = examples("x", x)
+    for name, field in (("model", model), ("score", score)):
+        own = getattr(field, "predicts", None)
+        if own not in (None, "score"):
+            raise ValueError(f"{name} must give scores, got one that predicts {own!r}")
     if len(x) < (2 if weights is None else 1):
         raise ValueError(f"x must hold at least two examples, got {len(x)}")
     with resting(model):
