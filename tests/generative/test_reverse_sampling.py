@@ -210,6 +210,13 @@ def test_a_model_is_called_once_for_each_step(corrector, calls):
     assert len(seen) == calls
 
 
+class Powers:
+    """A process whose deviations leave the range."""
+
+    def marginal(self, t):
+        return Marginal(torch.ones_like(t), t.square())
+
+
 class Roots:
     """A process without noise at 0, and none before."""
 
@@ -229,6 +236,9 @@ class Roots:
         (lambda f: annealed_langevin(f, torch.ones(2, 1), process=Roots(),
                                      levels=torch.tensor([0.5, -1.0])),
          "noise, got the variance nan at -1"),
+        (lambda f: annealed_langevin(f, torch.ones(2, 1), process=Powers(),
+                                     levels=torch.tensor([1e200, 1.0], dtype=F64)),
+         "noise, got the variance inf at 1e.200"),
         (lambda f: annealed_langevin(f, torch.ones(2, 1), process=VPSDE(),
                                      levels=torch.tensor([0.5, 0.5])), "levels must fall, got"),
         (lambda f: annealed_langevin(f, torch.ones(2, 1), process=VPSDE(),

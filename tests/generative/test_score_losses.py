@@ -37,6 +37,12 @@ def test_a_loss_that_is_no_number_names_its_term(model, given, message):
         score_matching_loss(model, X, **given)
 
 
+def test_losses_whose_sum_alone_leaves_the_range():
+    x = torch.full((2, 1), 1.5e19)
+    found = score_matching_loss(lambda y: -y, x, method="implicit", reduction="none")
+    torch.testing.assert_close(found, torch.full((2,), 2.25e38))
+
+
 def test_losses_of_many_networks_at_once():
     nets = [mlp([3, 5, 3], torch.nn.Tanh).double() for _ in range(3)]
     x = torch.randn(5, 3, dtype=torch.float64)
@@ -82,7 +88,7 @@ def test_losses_of_many_diffusions_at_once(variance):
         wanted.append(one(x))
     torch.testing.assert_close(found, torch.stack(wanted))
     with pytest.raises(ValueError, match="x must be finite, got NaN or infinite entries"):
-        many(*stacked, x / 0)
+        many(*stacked, torch.cat([x[:-1], x[-1:] / 0]))
     with torch.no_grad():
         stacked[0]["model.network.last.bias"][1] = torch.nan
     with pytest.raises(ValueError, match="got nan in its term 'prediction of noise'"):
