@@ -147,7 +147,8 @@ def _noised(
         if t is None:
             draw = torch.rand(len(x), dtype=x.dtype, **dice).to(x.device)
             t = _EARLIEST + (1 - _EARLIEST) * draw
-        insist_on_times("t", t, process)
+        else:
+            insist_on_times("t", t, process)
         marginal = process.marginal(t)
     else:
         sigma = torch.as_tensor(std, dtype=torch.float64, device=x.device)
