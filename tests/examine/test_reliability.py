@@ -205,6 +205,26 @@ def test_of_equal_scores_no_temperature_is_better_than_equal_ones():
     assert "at no temperature are its scores better" in _sentence(bins, found, "where")
 
 
+def test_a_class_with_one_of_two_equal_scores_is_no_right_answer():
+    """The first of them is the answer, though no temperature is too low."""
+    z, y = torch.tensor([[3.0, 3.0, 0.0], [0.0, 1.0, 5.0]] * 20), torch.tensor([1, 2] * 20)
+    found = best_temperature(z, y)
+    assert (found.value, found.interval) == (0.0, None)
+    assert found.loss == pytest.approx(math.log(2) / 2)  # half of it is as of a fair coin
+    p, answer = z.double().softmax(1).max(1)
+    words = _sentence(binned(p, answer == y, 2), found, "where")
+    assert "no score is above that of the right class" in words
+    assert "all answers are right" not in words
+    assert "all answers are right" in _sentence(binned(p, y >= 0, 2), found, "where")
+
+
+def test_best_temperature_where_the_range_of_scores_is_beyond_half_precision():
+    """Right three times of four: odds of 3."""
+    z = torch.tensor([[40_000.0, -40_000.0]] * 4, dtype=torch.float16)
+    found = best_temperature(z, torch.tensor([0, 0, 0, 1]))
+    assert found.value == pytest.approx(80_000 / math.log(3), rel=1e-3)
+
+
 def test_best_temperature_scales_with_the_scores():
     z = torch.randn(300, 3, dtype=torch.float64)
     y = torch.multinomial(z.softmax(1), 1)[:, 0]

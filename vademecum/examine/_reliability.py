@@ -158,7 +158,8 @@ class BestTemperature(NamedTuple):
     """
 
     value: float
-    """The temperature; 0 where every score is right and can grow, infinite where none is."""
+    """The temperature; 0 where no score is above that of the right class, infinite where equal
+    scores are best."""
     interval: tuple[float, float] | None
     """That of 95 %; its upper end is infinite where equal scores may be best."""
     loss: float
@@ -169,14 +170,16 @@ class BestTemperature(NamedTuple):
 
 def best_temperature(z: Tensor, y: Tensor) -> BestTemperature:
     """The temperature with the least cross-entropy, for scores (n, k) and classes (n,)."""
-    scale = float((z.amax(1) - z.amin(1)).double().mean()) or 1.0
+    z = z.double()  # in half precision their range may be infinite
+    best = z.amax(1, keepdim=True)
+    scale = float((best[:, 0] - z.amin(1)).mean()) or 1.0
     low, high = math.log(1 / _WIDEST), math.log(_WIDEST)
     slope, _ = _slopes(z, y, math.exp(low) / scale)
     if float(slope.mean()) >= 0:  # also where all scores are equal
         return BestTemperature(math.inf, None, math.log(z.shape[1]))
     slope, _ = _slopes(z, y, math.exp(high) / scale)
-    if float(slope.mean()) <= 0:  # every answer is right: the colder the better
-        return BestTemperature(0.0, None, 0.0)
+    if float(slope.mean()) <= 0:  # no score is above that of the right class: the colder the better
+        return BestTemperature(0.0, None, float((z == best).sum(1).double().log().mean()))
     for _ in range(70):
         middle = (low + high) / 2
         slope, _ = _slopes(z, y, math.exp(middle) / scale)
@@ -186,7 +189,7 @@ def best_temperature(z: Tensor, y: Tensor) -> BestTemperature:
     spread = float(slope.square().mean().sqrt()) / max(float(curvature.mean()), 1e-300)
     reach = _NORMAL * spread / len(y) ** 0.5
     high = 1 / (beta - reach) if reach < beta else math.inf
-    loss = F.cross_entropy(z.double() * beta, y)
+    loss = F.cross_entropy(z * beta, y)
     return BestTemperature(1 / beta, (1 / (beta + reach), high), float(loss))
 
 

@@ -170,7 +170,9 @@ def _sentence(bins: Bins, best: BestTemperature, where: str) -> str:
         words = f"What it says of its sureness is off by {value:.1%}, {_leaning(bins)}"
     words += f" ({where})"
     if best.value == 0:
-        return words + "; all answers are right, so that no temperature is too low."
+        right = bool((bins.frequency == 1).all())  # else some are among equal ones
+        why = "all answers are right" if right else "no score is above that of the right class"
+        return f"{words}; {why}, so that no temperature is too low."
     if best.value == math.inf:
         return words + "; at no temperature are its scores better than equal ones."
     if low > 0 and best.interval and not best.interval[0] <= 1 <= best.interval[1]:
