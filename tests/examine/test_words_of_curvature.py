@@ -106,6 +106,37 @@ def test_gradients_of_examples_have_a_quarter_of_the_room(monkeypatch):
     assert asked["memory"] == 2**20
 
 
+@pytest.mark.parametrize(("high", "words"), [(9.0, "than about 5 ex"), (math.inf, "no gradient")])
+def test_what_cannot_be_told_from_zero_is_no_gradient(monkeypatch, high, words):
+    known = GradientNoise(5.0, 2.0, high, 10.0, 2.0, 40)
+    monkeypatch.setattr(curvature, "gradient_noise", lambda *_, **__: known)
+    model, x, y = nn.Linear(3, 2), torch.randn(60, 3), torch.arange(60) % 2
+    assert (
+        words in examine(model, x, y, sections=["curvature"], budget=math.inf)["curvature"].sentence
+    )
+
+
+class Normal(nn.Module):
+    """Log-densities of numbers around a mean."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return -(x[:, 0] - self.mean).square() / 2
+
+
+def test_gradients_of_densities_have_noise_as_others_have():
+    """They are mean - x: a variance over a square, of which the variance of the mean is taken."""
+    x = torch.randn(200, 1)
+    section: Any = examine(Normal(), x, sections=["curvature"], budget=math.inf)["curvature"]
+    spread, away = float(x.double().var()), 2 - float(x.double().mean())
+    scale = spread / (away**2 - spread / 200)
+    assert section.gradient_noise_scale == pytest.approx(scale, rel=1e-4)
+    assert section["gradient_noise_scale"].n == 200
+
+
 def test_the_noise_of_gradients_has_its_own_interval_and_examples(monkeypatch):
     known = GradientNoise(5.0, 2.0, 9.0, 10.0, 2.0, 40)
     monkeypatch.setattr(curvature, "gradient_noise", lambda *_, **__: known)

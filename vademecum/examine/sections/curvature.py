@@ -31,7 +31,7 @@ from vademecum.foundations import (
     spectral_density,
 )
 from vademecum.gradients import gradient, hessian
-from vademecum.optimization import critical_step, curvature_trace, gradient_noise
+from vademecum.optimization import GradientNoise, critical_step, curvature_trace, gradient_noise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,12 +85,13 @@ def curvature(study: Study, clock: Clock) -> Iterator[Item]:
     yield Measurement("smallest_eigenvalue", value, error, "loss", m, how, **_EXACT)
     yield Sentence(_sentence(found, low, None))
     with optional("the gradient noise scale"):
-        noise = gradient_noise(study.model, x, y, memory=study.room // 4, **knobs)
+        noise = _noise(study, x, y, m, knobs)
         how, span = "trace of the gradients' covariance over the squared gradient", noise[1:3]
         yield Measurement(
             "gradient_noise_scale", noise.scale, span, "examples", noise.examples, how
         )
-        yield Sentence(_sentence(found, low, noise.scale))
+        seen = math.isfinite(noise.high)  # else the gradient cannot be told from zero
+        yield Sentence(_sentence(found, low, noise.scale if seen else math.inf))
     clock.check()
     yield from _whole_spectrum(study, clock, H, x, y, m, knobs)
 
@@ -121,6 +122,14 @@ def _first_order(study: Study, x: Any, y: Any, m: int | None, knobs: Any) -> Ite
         yield Measurement("loss", found.loss, None, "", m, "mean over these examples")
         how = "step against the gradient after which the loss is back at its start"
         yield Measurement("break_even_step", found.value, 1e-3 * found.value, "", m, how, **_EXACT)
+
+
+def _noise(study: Study, x: Any, y: Any, m: int | None, knobs: dict[str, Any]) -> GradientNoise:
+    """The noise of gradients, also of a loss that takes no targets."""
+    if y is None and m is not None:
+        loss, y = knobs["loss"], torch.zeros(m, device=study.device)
+        knobs = knobs | {"loss": lambda z, _: loss(z, None)}
+    return gradient_noise(study.model, x, y, memory=study.room // 4, **knobs)
 
 
 def _held(study: Study) -> int:
