@@ -40,7 +40,7 @@ def twin_of_infinite_width(study: Study, clock: Clock) -> Iterator[Item]:
     limit = infinite_width(study.model, output=study.output, memory=study.room)
     total = min(study.n or 0, _TWINS)
     with optional("the twin of infinite width"):
-        for m in clock.portions(_TWIN, total, power=2.5):
+        for m in clock.portions(_TWIN, total, power=2.5, what="examples for the infinite twin"):
             half = m if fresh is not None else m // 2
             train, labels = study.data.rows(study.order[:half])
             others = fresh.take(m) if fresh else study.data.rows(study.order[half:m])
