@@ -80,10 +80,11 @@ class OwnLoss(nn.Module):
 def test_one_number_for_all_examples_is_no_row_of_the_first():
     draw, x, y = torch.Generator().manual_seed(0), torch.randn(40, 6), torch.randn(40)
     found: Any = examine(OwnLoss(), x, y, loss=lambda z, _: z, generator=draw, budget=math.inf,
-                         sections=["curvature", "generalisation"])  # fmt: skip
+                         sections=["curvature", "geometry", "generalisation"])  # fmt: skip
     assert found["curvature"].largest_eigenvalue > 0
-    assert not found["generalisation"].measurements
-    assert "outputs of model must be rows for examples" in found["generalisation"].reason
+    for name in ("geometry", "generalisation"):
+        assert found[name].status == "not applicable"
+        assert "one number, not a row for each example" in found[name].reason
 
 
 def test_a_loss_may_give_its_number_in_a_row():

@@ -244,7 +244,9 @@ class Study:
                 x, _ = data.rows(slice(i, i + self.batch))
                 parts.append(called(self.network, map_tensors(x, Tensor.clone)))
                 if not parts[-1].ndim:
-                    raise ValueError("outputs of model must be rows for examples, got one number")
+                    from vademecum.examine._section import NotApplicable
+
+                    raise NotApplicable("because it gives one number, not a row for each example")
                 entries += parts[-1].numel()
                 if entries >= _ENTRIES:
                     break
