@@ -143,6 +143,15 @@ def test_two_examples_have_one_direction_in_any_layer(n, count):
         assert finding.text == "A hidden layer uses no more than 1 of its directions."
 
 
+@pytest.mark.parametrize(("given", "error", "count"), [(1.0, 0.0, 0), (1.5, 0.0, 0),
+                                                       (1.6, 0.06, 0), (1.6, 0.04, 1)])  # fmt: skip
+def test_what_has_one_direction_from_the_beginning_is_no_collapse(given, error, count):
+    """Layers on inputs of one number have no more."""
+    numbers = (Measurement("layers", ("a", "b")), _one("least_hidden_rank", 1.0, 0.0),
+               _one("input_effective_rank", given, error))  # fmt: skip
+    assert len(findings((Section("representations", "measured", numbers),))) == count
+
+
 @pytest.mark.parametrize(("left", "count"), [(0.1, 0), (0.100001, 1), (2.0, 1)])
 def test_the_noise_of_targets_is_not_what_a_network_fails_to_learn(left, count):
     """A regression that has learned all but the noise has all of its residual beyond its reach."""

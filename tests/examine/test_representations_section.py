@@ -171,3 +171,25 @@ def test_a_branch_of_zeros_that_others_go_around_is_no_collapse():
     control = found(Branched(0.0), x, y)
     assert control["representations"].least_hidden_rank == 0
     assert [f for f in control.findings if "uses no more than 0 of its directions" in f.text]
+
+
+@pytest.mark.parametrize(("numbers", "collapsed"), [(1, False), (4, True)])
+def test_one_direction_of_one_number_is_no_collapse(numbers, collapsed):
+    """Layers that give only multiples of their first input: of a single number they must."""
+    x = torch.randn(200, numbers)
+    first = nn.Linear(numbers, 8, bias=False)
+    first.weight.data[:, 1:] = 0
+    model = nn.Sequential(first, nn.Tanh(), nn.Linear(8, 1))
+    dossier = found(model, x, torch.randn(200))
+    section = dossier["representations"]
+    assert section.least_hidden_rank == pytest.approx(1)
+    exact = effective_rank(x)  # 1, and almost 4
+    assert section.input_effective_rank == pytest.approx(exact)
+    error = rank_error(x)  # with others left out at a time
+    assert section["input_effective_rank"].error == pytest.approx(error, rel=0.7, abs=1e-9)
+    assert any("of its directions" in f.text for f in dossier.findings) is collapsed
+
+
+def test_one_class_is_no_unknown_kind_of_targets():
+    words = found(nn.Linear(3, 2), torch.randn(40, 3), torch.zeros(40).long())
+    assert "without targets of a known kind that differ" in words["representations"].sentence

@@ -48,8 +48,8 @@ NAMES = {
     ),
     "representations": (
         "best_layer", "best_score", "chance", "control_scores", "effective_ranks",
-        "last_effective_rank", "last_score", "layers", "least_hidden_rank", "lost_by_the_end",
-        "probe_scores", "selectivity", "widths",
+        "input_effective_rank", "last_effective_rank", "last_score", "layers", "least_hidden_rank",
+        "lost_by_the_end", "probe_scores", "selectivity", "widths",
     ),
     "calibration": (
         "accuracy", "best_temperature", "brier", "brier_of_being_right", "calibration_error",

@@ -15,6 +15,7 @@ from vademecum.results import one_line
 __all__ = ["RULES", "Rule", "findings"]
 
 _MOST = 10
+_ONE = 1.5  # directions: hardly more than one
 
 
 class Rule(NamedTuple):
@@ -151,6 +152,8 @@ def _collapse(section: Section) -> float | None:
         return None
     if section["least_hidden_rank"].n == 2:  # which have no more than one direction anywhere
         return None
+    if "input_effective_rank" in section and _end(section["input_effective_rank"], -1) <= _ONE:
+        return None  # layers have no more directions than what they are given may have
     if "last_score" in section and section.get("last_score") > (section.get("chance") or 0.0) + 0.1:
         return None
     return _end(section["least_hidden_rank"], 1)
@@ -226,7 +229,7 @@ RULES = (
     Rule("fragile", "robustness", _survival, False, 0.5, 2.5,
          "Small changes of inputs leave at most {number:.0%} of the right answers.",
          "If inputs may be tampered with or noisy, train with adversarial or noisy examples."),
-    Rule("collapse", "representations", _collapse, False, 1.5, 4.0,
+    Rule("collapse", "representations", _collapse, False, _ONE, 4.0,
          "A hidden layer uses no more than {number:.2g} of its directions.",
          "Normalise between layers, or begin anew with the proposed scales of weights."),
     Rule("forgotten", "representations", _lost, True, 0.05, 1.5,

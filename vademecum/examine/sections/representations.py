@@ -22,6 +22,7 @@ from vademecum.examine._task import IGNORED
 from vademecum.examine.dossier import Measurement
 from vademecum.examine.sections._fresh import best_examples
 from vademecum.examine.sections._layers import label, layers_of
+from vademecum.examine.sections._single_inputs import real_tensor
 from vademecum.foundations import clopper_pearson
 from vademecum.language import LinearProbe, linear_probe
 
@@ -59,6 +60,10 @@ def representations(study: Study, clock: Clock) -> Iterator[Item]:
             raise NotApplicable("because no module gives a tensor with a row for each example")
         ranks = {name: effective_rank(h) for name, h in features.items()}
         yield from _ranks(ranks, features, m)
+        if real_tensor(x) is not None:
+            given, how = reduce(x), "of the inputs, as of layers; n examples, standard error"
+            yield Measurement("input_effective_rank", effective_rank(given), rank_error(given),
+                              "directions", m, how)  # fmt: skip
         target = _property(study, y)
         if target is not None and m >= 8:
             words = target.words
@@ -241,7 +246,7 @@ def _sentence(probe: LinearProbe | None, ranks: dict[str, float], words: str, of
         f"Effective rank goes from {values[0]:.3g} ({names[0]}) to {values[-1]:.3g} ({names[-1]})"
     )
     if probe is None:
-        return text + "; without targets of a known kind nothing was read off the layers."
+        return f"{text}; without targets of a known kind that differ nothing was read off layers."
     best = int(probe.scores.argmax())
     form = "{:.1%}" if probe.chance else "R^2 {:.3g}"
     score, control = (form.format(float(v[best])) for v in (probe.scores, probe.control))
