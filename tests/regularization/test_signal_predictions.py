@@ -235,3 +235,12 @@ def test_activations_that_torch_has_not_are_found_by_what_they_do():
         assert [r.kind for r in rows] == [kind.__name__] * 2
         assert [r.predicted is not None for r in rows] == [known] * 2
         assert [r.dead is not None for r in rows] == [known] * 2
+
+
+def test_two_examples_are_one_pair_whose_correlation_has_no_spread():
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])  # cosines of pairs: 0, 0 and 1
+    of_two, of_three = (signal_propagation(nn.Identity(), x[:n]).rows[0].forward for n in (2, 3))
+    assert (of_two.correlation, of_two.correlation_error) == (0, None)
+    assert of_three.correlation == pytest.approx(1 / 3)
+    means = torch.tensor([0.5, 0.0, 0.5], dtype=torch.float64)  # of each with the others
+    assert of_three.correlation_error == pytest.approx(2 * float(means.std()) / math.sqrt(3))

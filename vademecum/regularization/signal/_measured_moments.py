@@ -113,7 +113,7 @@ def _norms(h: Tensor) -> Tensor:
 
 
 def moments_of(sums: list[float]) -> SignalMoments:
-    """The moments with their standard errors; None for what needs two examples, and one has.
+    """The moments with their standard errors; None for what needs more examples than there are.
 
     Example:
         >>> moments_of(moment_sums(torch.tensor([[3.0, 4.0], [4.0, -3.0]]), 2).tolist())[:2]
@@ -129,6 +129,7 @@ def moments_of(sums: list[float]) -> SignalMoments:
         variance_error = math.sqrt(max(spread, 0.0) / (n - 1)) if spread == spread else spread
     if seen > 1:
         correlation = min(c / seen, 1.0)
+    if seen > 2:  # two examples are one pair, which shows no spread
         correlation_error = 2 * _error(cc, c / seen, seen)
     return SignalMoments(q, max(q - m * m, 0.0), correlation, error, variance_error,
                          correlation_error)  # fmt: skip

@@ -28,7 +28,7 @@ class SignalMoments(NamedTuple):
     variance_error: float | None
     """That of the variance."""
     correlation_error: float | None
-    """That of the correlation."""
+    """That of the correlation; None for two examples, which are one pair."""
 
     __repr__ = one_line
 
