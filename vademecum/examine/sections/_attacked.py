@@ -51,5 +51,7 @@ def ball_of(x: Tensor) -> Ball:
     low, high = (float(end) for end in torch.aminmax(x.detach()))
     if low >= 0 and 0.5 < high <= 1:
         return Ball((0.0, 1.0), 1.0, "of the range from 0 to 1")
-    unit = 4 * float(x.detach().double().std()) or 1.0
+    unit = 4 * float(x.detach().double().std())
+    if not unit:
+        return Ball(None, 1.0, "of 1, as all entries of the inputs are equal")
     return Ball(None, unit, "of four standard deviations of the inputs")
