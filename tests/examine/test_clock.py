@@ -196,6 +196,16 @@ def test_work_that_goes_on_from_what_was_done_before(took, sizes, cut):
     assert clock.left() > 0
 
 
+def test_all_that_was_done_before_counts_of_work_that_goes_on():
+    """A way of 1 s, 16 of half a second, which leave 12 s: four fifths of them are for 19 more."""
+    time = Time()
+    clock, seen = Clock(20.0, now=time), [1]
+    for size in clock.portions(1, 1000, what="ways", took=1.0):
+        time.now += 0.5 * (size - seen[-1])
+        seen.append(size)
+    assert seen[1:] == [1, 17, 36]
+
+
 @pytest.mark.parametrize(
     ("before", "now", "limit", "factor"),
     [

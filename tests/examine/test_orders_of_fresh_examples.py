@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from vademecum.examine import examine
+from vademecum.examine._clock import Clock
+from vademecum.examine._study import Study
 from vademecum.examine.sections import generalisation
 
 
@@ -52,6 +54,28 @@ def test_a_certificate_is_made_with_examples_of_all_classes(monkeypatch):
     assert section.pac_bayes_bound == 0.5
     assert len(seen[0]) == 40
     assert 0.05 < float(seen[0].double().mean()) < 0.95
+
+
+@pytest.mark.parametrize(("seconds", "cut"), [(338.0, ""), (337.0, "no PAC-Bayes certificate")])
+def test_a_certificate_takes_27_passes_of_all_fresh_examples(monkeypatch, seconds, cut):
+    """640 of them at 1 s for 64: 270 s, for which four fifths of the time may be taken."""
+    asked: list[int] = []
+
+    def certificate(model, x, y, **knobs):
+        bound = SimpleNamespace(kl=0.5)
+        return SimpleNamespace(zero_one=bound, kl=1.0, delta=0.025, delta_mc=0.025)
+
+    def second(clock, model, x):
+        asked.append(len(x))
+        return 1.0
+
+    monkeypatch.setattr(generalisation, "pac_bayes_certificate", certificate)
+    monkeypatch.setattr(Clock, "pass_seconds", second)
+    model, test = sorted_classes(640)
+    study = Study(model, torch.randn(40, 3), torch.arange(40) % 2, test=test)
+    clock = Clock(seconds, now=lambda: 0.0)
+    assert bool(list(generalisation._certificate(study, clock, {}))) is not bool(cut)
+    assert (clock.cut, asked) == (cut, [64])
 
 
 @pytest.mark.parametrize("form", ["inputs", "pair"])

@@ -38,7 +38,9 @@ def test_a_range_from_0_to_1_is_one_that_inputs_fill(ends, box):
 
 
 def test_inputs_that_are_all_the_same_have_a_unit():
-    assert ball_of(torch.full((4, 3), -2.0)).unit == 1.0
+    ball = ball_of(torch.full((4, 3), -2.0))
+    assert ball.unit == 1.0
+    assert "standard deviations" not in ball.words
 
 
 @pytest.mark.parametrize(("n", "most"), [(9, 9), (40, 20), (300, 256)])
@@ -72,6 +74,7 @@ def subject_of(model: nn.Module, x: torch.Tensor) -> Subject:
         ([0.1, 0.2, 0.3, math.inf, math.inf, 0.4], 0.3, (0.1, 1.0), 2, True),
         ([0.1, 0.2, math.inf, math.inf, math.inf, math.inf], 1.0, (0.1, 1.0), 4, False),
         ([0.0, 0.0, 0.3, math.inf, 0.0, 0.0], 0.0, (0.0, 1.0), 1, True),
+        ([0.7, 0.8, 0.9, 1.0, math.inf, math.inf], 0.9, (0.7, 1.0), 2, True),
     ],
 )
 def test_changes_that_were_not_found_are_none(monkeypatch, radii, median, interval, never, half):
