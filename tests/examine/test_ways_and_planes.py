@@ -86,7 +86,8 @@ def sentence(known: _regions.Pieces) -> str:
 
 def test_pieces_are_named_whatever_was_counted():
     on_ways = _regions.Pieces(between=18.0)
-    assert sentence(on_ways) == "The way from one example to another crosses 18 linear pieces."
+    way = "way from one example to another crosses 18 linear pieces on average"
+    assert sentence(on_ways) == f"The {way}."
     why = "no three of the first examples span a plane"
     words = sentence(on_ways._replace(why_not=why))
     assert words.endswith(f"; linear pieces on a plane were not counted: {why}.")
@@ -94,7 +95,7 @@ def test_pieces_are_named_whatever_was_counted():
     counted: Any = SimpleNamespace(maps=[0] * 1234)
     both = on_ways._replace(regions=counted, share=0.0157, why_not="too many")
     words = "On 1.6% of the rectangle around three examples it consists of 1,234 linear pieces; the"
-    assert sentence(both) == f"{words} way from one example to another crosses 18 of them."
+    assert sentence(both) == f"{words} {way}."
     assert "On 2.0e-08 of the rectangle" in sentence(both._replace(share=2e-8))
     assert "On the rectangle around three examples it" in sentence(both._replace(share=1.0))
 

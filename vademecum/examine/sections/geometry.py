@@ -128,9 +128,10 @@ def _sentence(known: Pieces, errors: dict[str, Measurement]) -> str:
             f" linear piece{'s' * (known.between != 1)}"
         )
     elif known.between is not None:
-        count, one = counted(known.between), known.between == 1
-        of = f"linear piece{'s' * (not one)}" if known.regions is None else "of them"
-        words.append(f"the way from one example to another crosses {count} {of}")
+        of = "1 linear piece"
+        if known.between != 1:  # of any pairs of examples, few of which are on the plane
+            of = f"{counted(known.between)} linear pieces on average"
+        words.append(f"the way from one example to another crosses {of}")
     if known.why_not and known.regions is None:
         where = "" if known.between is None else " on a plane"
         words.append(f"linear pieces{where} were not counted: {known.why_not}")

@@ -279,7 +279,8 @@ def _drawn(found: RobustAccuracy, ball: Ball, said: dict[str, Any]) -> "Figure":
     figure, axes = panels((5.6, 3.4))
     draw_robust_accuracy(found, axes, label="attacked")
     if "certified" in said:
-        axes.plot([ball.radius(_SURE)], [said["certified"]], "s", label="certified")
+        many = f"certified, of {said['certificates']}"  # the others are of more examples
+        axes.plot([ball.radius(_SURE)], [said["certified"]], "s", label=many)
     axes.set_xscale("symlog", linthresh=ball.radius(1))
     axes.set_xlabel("change of the largest entry")
     axes.legend()
