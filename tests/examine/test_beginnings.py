@@ -211,3 +211,19 @@ def test_two_tokens_are_the_shortest_sequence(length, task):
     assert found.task == task
     if task is not None:
         assert found.y.tolist() == [[1, -100]] * 3
+
+
+class Decided(nn.Linear):
+    """It gives classes in place of scores for them."""
+
+    def forward(self, input):
+        return super().forward(input).argmax(1)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_answers_are_no_scores(k):
+    """Of two classes 0 and 1 would go for scores of the second one."""
+    sections = ["anatomy", "generalisation", "calibration"]
+    found = examine(Decided(4, k), torch.randn(30, 4), torch.arange(30) % k, sections=sections)
+    assert [section.status for section in found.sections] == ["measured"] + 2 * ["not applicable"]
+    assert "its outputs are int64, which are no scores" in found["generalisation"].reason

@@ -84,6 +84,8 @@ def _guess(z: Any, x: Any, y: Any) -> tuple[str | None, str]:
         return None, f"the targets are no tensor but {type(y).__name__}"
     if y.is_floating_point():
         return "regression", "the targets are numbers"
+    if not z.is_floating_point():
+        return None, f"its outputs are {str(z.dtype).removeprefix('torch.')}, which are no scores"
     if y.ndim == 1 and z.ndim <= 2:
         return (
             "classification",

@@ -43,6 +43,8 @@ _EPOCHS, _PASSES, _MOST = 5, 10, 5000
 
 def generalisation(study: Study, clock: Clock) -> Iterator[Item]:
     """Errors, their gap, margins, bounds."""
+    if study.aim.task is None and study.data.y is not None:
+        raise NotApplicable(f"because no task is known: {study.aim.why}")
     if study.aim.task is None or (study.data.y is None and study.aim.task != "density"):
         raise NotApplicable("because there are no targets to be wrong about: give y")
     seen = example_losses(study, "data")
