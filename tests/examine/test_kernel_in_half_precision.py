@@ -42,6 +42,12 @@ def test_a_kernel_is_no_sharper_than_the_network(dtype, draw):
     assert 0 < section.rank <= int((values > 2.0**-23 * values[0]).sum())
 
 
+@pytest.mark.parametrize(("dtype", "eps"), [(torch.float32, 2.0**-23), (torch.float64, 2.0**-49)])
+def test_a_kernel_of_full_precision_is_as_sharp_as_it_is(dtype, eps):
+    section = looked(nn.Linear(6, 3).to(dtype), torch.randn(48, 6).to(dtype))
+    assert section["largest_eigenvalue"].error == pytest.approx(eps * section.largest_eigenvalue)
+
+
 def test_one_direction_is_told_as_one():
     section = looked(nn.Linear(1, 1, bias=False), torch.arange(1.0, 9.0)[:, None])
     assert section.rank == 1

@@ -171,3 +171,23 @@ def test_polygons_that_the_network_does_not_have_are_told_of(monkeypatch, holds,
     items: list[Any] = list(_regions.pieces(Study(model, x), x, Clock(math.inf)))
     found = [each for each in items if getattr(each, "name", "") == "linear_regions"]
     assert words in found[-1].method
+
+
+def test_pieces_are_not_looked_for_beyond_the_end_of_a_way(monkeypatch):
+    """Ten wherever one looks: of lengths that grow by the same factor the last would be too far."""
+    ends: list[float] = []
+
+    def along(network, a, b, **knobs):
+        ends.append(float((b - a)[0]))
+        return SimpleNamespace(maps=[0] * 10)
+
+    monkeypatch.setattr(_regions, "regions_along", along)
+    x = torch.zeros(4, 3).double()
+    x[1::2, 0] = 1.0
+    study = Study(nn.Linear(3, 2).double(), x)
+    monkeypatch.setattr(_regions, "_WORK", 1.0)
+    parts = _regions._parts(study, _regions._pairs(x), Clock(math.inf))
+    factor = 2 * math.sqrt(200) / 10
+    assert ends == pytest.approx([1e-4 * factor**i for i in range(9)])
+    assert 0.5 / factor < ends[-1] <= 1
+    assert parts == math.ceil(10 / ends[-1])  # no more than pieces

@@ -9,7 +9,13 @@ from scipy import stats
 from torch import nn
 
 from vademecum.examine import _reliability, examine
-from vademecum.examine._reliability import Bins, best_temperature, binned, brier_parts
+from vademecum.examine._reliability import (
+    BestTemperature,
+    Bins,
+    best_temperature,
+    binned,
+    brier_parts,
+)
 from vademecum.examine.sections import calibration
 from vademecum.examine.sections.calibration import _leaning, _sentence
 
@@ -185,6 +191,15 @@ def test_scores_are_divided_where_one_is_no_good_temperature():
     assert "mostly not sure enough" in mixed
     assert "divide" not in mixed
     assert "divide its scores by" in sure
+
+
+@pytest.mark.parametrize(("ends", "told"), [((0.3, 0.9), True), ((0.3, 1.0), False),
+                                            ((1.0, 3.0), False), ((1.1, 3.0), True)])  # fmt: skip
+def test_scores_are_divided_by_what_is_surely_not_one(ends, told):
+    """All are right, and said to be so half of the time."""
+    bins = binned(torch.full((100,), 0.5).double(), torch.ones(100).bool(), 10)
+    words = _sentence(bins, BestTemperature(0.6, ends, 0.5), "where")
+    assert ("; divide its scores by 0.6" in words) is told
 
 
 def test_best_temperature_at_the_ends():

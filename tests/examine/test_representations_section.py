@@ -190,6 +190,15 @@ def test_one_direction_of_one_number_is_no_collapse(numbers, collapsed):
     assert any("of its directions" in f.text for f in dossier.findings) is collapsed
 
 
+@pytest.mark.parametrize(("width", "step"), [(6, 1), (256, 1), (257, 2), (600, 3)])
+def test_directions_of_a_signal_are_those_of_its_points(width, step):
+    """No more than 256 of them, and at equal distances."""
+    x, model = torch.randn(40, 1, width), nn.Sequential(nn.Conv1d(1, 3, 3), nn.Flatten())
+    section = found(model, x)["representations"]
+    exact = effective_rank(x.flatten(1)[:, ::step])
+    assert section.input_effective_rank == pytest.approx(exact, rel=1e-6)
+
+
 def test_one_class_is_no_unknown_kind_of_targets():
     words = found(nn.Linear(3, 2), torch.randn(40, 3), torch.zeros(40).long())
     assert "without targets of a known kind that differ" in words["representations"].sentence

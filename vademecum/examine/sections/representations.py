@@ -61,9 +61,7 @@ def representations(study: Study, clock: Clock) -> Iterator[Item]:
         ranks = {name: effective_rank(h) for name, h in features.items()}
         yield from _ranks(ranks, features, m)
         if real_tensor(x) is not None:
-            given, how = reduce(x), "of the inputs, as of layers; n examples, standard error"
-            yield Measurement("input_effective_rank", effective_rank(given), rank_error(given),
-                              "directions", m, how)  # fmt: skip
+            yield _given(x.flatten(1), m)
         target = _property(study, y)
         if target is not None and m >= 8:
             words = target.words
@@ -208,6 +206,15 @@ def _ranks(ranks: dict[str, float], features: dict[str, Tensor], m: int) -> Iter
     for title, name in (("last_effective_rank", last), ("least_hidden_rank", least)):
         where = f"of {name or 'the network'}: {how}"
         yield Measurement(title, ranks[name], rank_error(features[name]), "directions", m, where)
+
+
+def _given(x: Tensor, m: int) -> Measurement:
+    """The effective rank of inputs, no positions of which are averaged: layers may use them all."""
+    some = x[:, :: -(-x.shape[1] // _WIDTH)]
+    how = f"of the inputs, {some.shape[1]} of their entries at equal distances; n examples"
+    rank, error = effective_rank(some), rank_error(some)
+    how += ", standard error as of layers"
+    return Measurement("input_effective_rank", rank, error, "directions", m, how)
 
 
 def _scores(
