@@ -14,6 +14,7 @@ from vademecum.examine._study import Study
 from vademecum.examine.sections import robustness
 from vademecum.examine.sections._attacked import Subject, ball_of
 from vademecum.examine.sections._fresh import best_examples
+from vademecum.foundations import clopper_pearson
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,7 @@ def subject_of(model: nn.Module, x: torch.Tensor) -> Subject:
 def test_changes_that_were_not_found_are_none(monkeypatch, radii, median, interval, never, half):
     found = SimpleNamespace(radius=torch.tensor(radii).double())
     monkeypatch.setattr(robustness, "minimal_radius", lambda *_, **__: found)
+    monkeypatch.setattr(Subject, "right", lambda _, m: torch.ones(m).bool())
     x, said = torch.linspace(0, 1, 30).view(6, 5), dict[str, Any]()
     subject = subject_of(nn.Linear(5, 3), x)
     (told,) = robustness._radii(subject, Clock(math.inf), said)
@@ -92,6 +94,25 @@ def test_changes_that_were_not_found_are_none(monkeypatch, radii, median, interv
         else f"with {up_to} half of the answers are wrong." if half
         else f"no {up_to} were found that leave half of the answers wrong."
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("one", [False, True])
+def test_of_equal_scores_the_first_is_the_answer(dtype, one):
+    """Two of three inputs have equal scores for both classes, or a score of 0 for the second."""
+    model = nn.Linear(2, 1 if one else 2, bias=False)
+    model.weight.data = torch.tensor([[1.0, 0.0]] if one else [[0.0, 0.0], [1.0, 0.0]])
+    x, y = torch.tensor([[0.0, 1.0], [0.0, -1.0], [2.0, 1.0]] * 10), torch.tensor([0, 1, 1] * 10)
+    section = examine(model.to(dtype), x.to(dtype), y, budget=math.inf,
+                      sections=["generalisation", "robustness", "calibration"])  # fmt: skip
+    assert section["generalisation"].train_error == pytest.approx(1 / 3)
+    assert section["calibration"].accuracy == pytest.approx(2 / 3)
+    found = section["robustness"]
+    assert found.clean_accuracy == pytest.approx(2 / 3)
+    assert found["clean_accuracy"].error == pytest.approx(tuple(clopper_pearson(20, 30)))
+    assert set(found["clean_accuracy"].each) == {0.0, 1.0}
+    assert found.curve_accuracy[0] == found.clean_accuracy
+    assert found.accuracy <= found.clean_accuracy
 
 
 def test_half_of_the_answers_are_wrong_before_half_of_them_change():

@@ -1,14 +1,22 @@
-"""What is attacked, with which examples, and how far inputs may change."""
+"""What is attacked, with which examples, and how far inputs may change.
+
+For an attack an answer is wrong beyond rounding alone, so that of equal scores each is a right one.
+Here the first of them is the answer, as everywhere in a dossier: what is wrong needs no change.
+"""
 
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from vademecum.examine._costs import called
 from vademecum.examine._study import Study
 from vademecum.examine.sections._fresh import Examples
+from vademecum.foundations import clopper_pearson
+from vademecum.models import evaluation
+from vademecum.robustness import RobustAccuracy
 
-__all__ = ["Ball", "Subject", "ball_of"]
+__all__ = ["Ball", "Subject", "ball_of", "erring"]
 
 _MANY = 256  # examples that are attacked at most, fewer of large networks
 
@@ -41,9 +49,25 @@ class Subject(NamedTuple):
         x, y = self.examples.take(m)
         return x, y.long()
 
+    @torch.no_grad()
+    def right(self, m: int) -> Tensor:
+        """Which of the first m it answers right as they are."""
+        (x, y), size = self.some(m), self.study.batch
+        with evaluation(self.model):
+            answers = [called(self.model, x[i : i + size]).argmax(1) for i in range(0, m, size)]
+        return torch.cat(answers) == y
+
     def knobs(self, name: str) -> dict[str, Any]:
         draw = self.study.generator(name)
         return {"box": self.ball.box, "memory": self.study.memory, "generator": draw}
+
+
+def erring(found: RobustAccuracy, right: Tensor) -> RobustAccuracy:
+    """The same, where examples that are not right need no change to be wrong."""
+    distance = found.distance.where(right, 0.0)
+    survived = (distance[:, None] > found.radii).sum(0)
+    low, high = clopper_pearson(survived, len(right))
+    return RobustAccuracy(found.radii, survived.double() / len(right), low, high, distance)
 
 
 def ball_of(x: Tensor) -> Ball:

@@ -21,7 +21,7 @@ from vademecum.examine._clock import Clock
 from vademecum.examine._section import Drawing, Item, NotApplicable, Sentence
 from vademecum.examine._study import Study
 from vademecum.examine.dossier import Measurement
-from vademecum.examine.sections._attacked import Ball, Subject, ball_of
+from vademecum.examine.sections._attacked import Ball, Subject, ball_of, erring
 from vademecum.examine.sections._fresh import best_examples
 from vademecum.examine.sections._medians import median_interval
 from vademecum.examine.sections._single_inputs import classifier, real_tensor
@@ -101,6 +101,7 @@ def _curve(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Ite
         x, y = subject.some(m)
         knobs = subject.knobs("attack")
         found = robust_accuracy(model, x, y, radii=radii, attack=_ATTACK, **knobs)
+        found = erring(found, subject.right(m))
         yield from _points(found, ball, said)
         yield Drawing(partial(_drawn, found, ball, said))
 
@@ -142,6 +143,7 @@ def _radii(subject: Subject, clock: Clock, said: dict[str, Any]) -> Iterator[Ite
         x, y = subject.some(m)
         knobs = subject.knobs("radii")
         found = minimal_radius(model, x, y, norm="linf", largest=ball.unit, **knobs).radius
+        found = found.where(subject.right(m), 0.0)
         each, never = found.clamp(max=ball.unit), int((found > ball.unit).sum())
         value = said["radius"] = float(each.median())
         said["no radius"] = float(found.median()) > ball.unit
