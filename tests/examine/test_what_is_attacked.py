@@ -115,6 +115,23 @@ def test_of_equal_scores_the_first_is_the_answer(dtype, one):
     assert found.accuracy <= found.clean_accuracy
 
 
+def test_answers_are_right_or_not_however_many_go_at_a_time():
+    subject = subject_of(nn.Linear(5, 3), torch.randn(10, 5))
+    subject.study.batch = 4
+    x, y = subject.some(9)
+    assert subject.right(9).tolist() == (subject.model(x).argmax(1) == y).tolist()
+
+
+def test_what_is_wrong_among_equal_scores_needs_no_change():
+    """Two of three, though no change makes them any worse."""
+    model, y = nn.Linear(5, 2), torch.tensor([0, 1, 1] * 10)
+    for p in model.parameters():
+        nn.init.zeros_(p)
+    section: Any = examine(model, torch.randn(30, 5), y, sections=["robustness"])["robustness"]
+    assert (section.median_radius, section["median_radius"].error[0]) == (0, 0)
+    assert "half of the answers" not in section.sentence
+
+
 def test_half_of_the_answers_are_wrong_before_half_of_them_change():
     """Nine of twenty are wrong without a change, and one change suffices."""
     model = nn.Linear(1, 2)
