@@ -89,6 +89,14 @@ def test_passes_of_a_network_that_is_known(instrument):
     assert looks.count == 1
 
 
+def test_passes_with_one_example():
+    """Copies of it keep each other company once: another pass would be the same."""
+    net, (x, y), passes = Batch(lambda h, x: h).double(), data(), list[int]()
+    net.register_forward_pre_hook(lambda _, args: passes.append(len(args[0])))
+    per_example_gradients(net, x[:1], y[:1], loss=F.cross_entropy)
+    assert sorted(passes) == [1, 2, 3]
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_jacobian_that_is_larger_than_a_portion(known, monkeypatch):
     """Rows that rules write at once take no room before: one pass, where portions take several."""

@@ -1,5 +1,7 @@
 """Models in which all depends on one example, wherever that is: never another gradient."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from vademecum.gradients._independent_rows import Plan
 from vademecum.gradients.example_norms import gradient_norms
 from vademecum.gradients.jacobian_operator import jacobian
 from vademecum.gradients.per_example import per_example_gradients
+from vademecum.models import Entangled
 
 D, LARGE = 4, 8.0
 INSTRUMENTS = {
@@ -107,3 +110,37 @@ def test_each_goes_by_itself_where_outputs_do_not_tell(n, place):
     torch.testing.assert_close(found, wanted)
     norms = gradient_norms(net, x, y, loss=F.cross_entropy)
     torch.testing.assert_close(norms, wanted.norm(dim=1))
+
+
+@pytest.mark.parametrize(("n", "place"), EACH_PLACE)
+def test_dense_jacobians_where_outputs_do_not_tell(n, place):
+    net, (x, _) = InHiding("rules").double(), data(n, place)
+    nn.init.zeros_(net.second.weight)
+    for _ in range(2):
+        torch.testing.assert_close(jacobian(net, x).dense(), by_rows(net, x))
+
+
+class AnotherWay(ByTheLargest):
+    """All go through one more layer if there is a large entry in the batch."""
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        if self.way == "shared":
+            h = h * self.position.exp()
+        if x.abs().max() > 4:
+            h = self.first(h)
+        return self.second(h.tanh())
+
+
+@pytest.mark.filterwarnings("ignore::vademecum.models.SlowPathWarning")  # tensors decide
+@pytest.mark.parametrize("way", ["rules", "shared"])
+@pytest.mark.parametrize(("n", "place"), EACH_PLACE)
+def test_where_one_example_has_others_go_another_way(n, place, way):
+    net, (x, y) = AnotherWay(way).double(), data(n, place)
+    for _ in range(2):
+        torch.testing.assert_close(jacobian(net, x).dense(), by_rows(net, x))
+        with pytest.raises(ValueError, match="model must treat examples independently"):
+            jacobian(net, x).blocks()
+    wanted = loop(net, x, y)
+    with suppress(Entangled):  # or each is right by itself
+        torch.testing.assert_close(per_example_gradients(net, x, y, loss=F.cross_entropy), wanted)

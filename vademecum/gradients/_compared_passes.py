@@ -3,7 +3,8 @@
 Some code depends on the batch only if it is large, or has a certain example in it. So in every
 portion of the examples, rows of the full pass are compared with those of passes of few examples:
 outputs, and inputs of the layers. Whichever example it is that others depend on, it is missing in
-one of these.
+one of these. Not seen is a single example that depends on others by its values, unless it is among
+those few.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from vademecum.models import FAILURES, Moves, differentiable_output, map_tensors
 
 __all__ = ["others", "record"]
 
-Comparison = Callable[[list[int], Footprint], tuple[Moves, Moves] | None]
+Comparison = Callable[[list[int], Footprint], tuple[Moves, Moves | None]]
+"""How much outputs, and inputs of layers, differ from those of few; None if others are called."""
 
 
 def record(
@@ -61,8 +63,8 @@ def _same(
     """Whether the layers have the inputs that they have in passes of few, in any company."""
     more = [(other, _few(f, plan, x, other, graph=plan.graph)) for other in others(rows, here)]
     passes = [(rows, few), *more]
-    found = [compare(*each) for each in passes]
-    if None not in found and Moves.none(*chain.from_iterable(filter(None, found))):
+    found = list(chain.from_iterable(compare(*each) for each in passes))
+    if None not in found and Moves.none(*filter(None, found)):
         return True
     return all(_alike(f, plan, x, here, compare, *each) for each in passes)
 
@@ -86,25 +88,23 @@ def _alike(
     few: Footprint,
 ) -> bool:
     """Whether the layers have the inputs that they have in one pass of few."""
-    found = compare(rows, few)
-    if found is not None and Moves.none(*found):
+    outputs, inputs = compare(rows, few)
+    if inputs is not None and Moves.none(outputs, inputs):
         return True
     if not plan.graph:  # a model may compute in another way where there is none
         few = _few(f, plan, x, rows, graph=True)
-        found = compare(rows, few)
-    if found is None:
-        doubted(f, plan, x)
-        return False
-    outputs, inputs = found
-    if plan.copies and (outputs.largest or inputs.largest):  # which may be to blame
+        outputs, inputs = compare(rows, few)
+    if plan.copies and (inputs is None or outputs.largest or inputs.largest):  # may be to blame
         again = _compared(f, copies_fail(f, plan), x, here, rows, few)
-        if again is None or (found := again[1](rows, few)) is None:
+        if again is None:
             doubted(f, plan, x)
         else:
-            found[0].insist_on_none()
+            again[1](rows, few)[0].insist_on_none()
         return False
+    if inputs is None:
+        doubted(f, plan, x)
     outputs.insist_on_none()
-    return not inputs.largest
+    return inputs is not None and not inputs.largest
 
 
 def _compared_with_copies(
@@ -135,15 +135,14 @@ def _compared(
     if mark.uses != (plan.uses if shared else []) or not _same_way(plan, mark, few):
         return None
 
-    def compare(rows: list[int], few: Footprint) -> tuple[Moves, Moves] | None:
-        if not _same_way(plan, mark, few):
-            return None
+    def compare(rows: list[int], few: Footprint) -> tuple[Moves, Moves | None]:
         known = {row: i for i, row in enumerate(rows) if here.start <= row < here.stop}
         first, last = min(known), max(known)
         these = _ends(first - here.start, last - here.start)
         there = _ends(known[first], known[last])
         outputs = Moves([(output[these], few.output[there])], dtypes_of(f))
-        return outputs, moves(f, mark, these, few, there)
+        same = _same_way(plan, mark, few)
+        return outputs, moves(f, mark, these, few, there) if same else None
 
     return done, compare
 

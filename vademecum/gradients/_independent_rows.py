@@ -86,6 +86,7 @@ class Plan(NamedTuple):
     plain: bool  # whether the network gives a tensor
     state: list[Any]  # that the model was in
     known: bool = False  # from earlier
+    moved: bool = False  # whether layers had other inputs in other company, but outputs are alike
 
     @property
     def by_hand(self) -> bool:
@@ -182,7 +183,7 @@ def _plan(f: Functional, x: Any, n: int, wrt: Literal["theta", "x"], plan: Plan 
     plan = plan or (_as_before(f, three, rows) if wrt == "theta" else None)
     plan = plan or _anew(f, three, rows, wrt)
     if n <= len(rows) or (wrt == "theta" and not plan.covered):  # or else the full pass tells
-        for places in ([2, 1], [0, 0]):  # so that none is in both, and in another order
+        for places in ([2, 1], [0, 0])[:n]:  # so that none is in both, and in another order
             plan = _in_other_company(f, plan, three, places, wrt)
     if wrt == "theta" and not plan.covered:
         insist_on_separate_rows(run_inputs(f, three))
@@ -275,11 +276,12 @@ def _in_other_company(f: Functional, plan: Plan, x: Any, places: list[int], wrt:
         return plan
     found = covered(done)
     if found is None:
-        return plan._replace(covered=False)
+        return plan._replace(covered=False, moved=True)
     mark = footprint(done, {z.node for z in found.edges})
     if mark.calls != plan.few.calls or mark.uses != plan.uses:
-        return plan._replace(covered=False)
-    return plan._replace(covered=not moves(f, mark, 0, plan.few, places[0]).largest)
+        return plan._replace(covered=False, moved=True)
+    moved = bool(moves(f, mark, 0, plan.few, places[0]).largest)
+    return plan._replace(covered=not moved, moved=moved)
 
 
 def copies_fail(f: Functional, plan: Plan) -> Plan:

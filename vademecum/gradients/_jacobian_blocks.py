@@ -23,6 +23,7 @@ from vademecum.gradients._compared_passes import others, record
 from vademecum.gradients._example_passes import fill, places
 from vademecum.gradients._footprints import dtypes_of, run_inputs
 from vademecum.gradients._independent_rows import Plan, portions_of, study
+from vademecum.gradients._recorded_pass import run
 from vademecum.gradients.network_function import Functional
 from vademecum.models import (
     count_examples,
@@ -59,6 +60,9 @@ class Outputs:
 class Blocks:
     """The blocks of a Jacobian, of `shape` (examples, outputs, variables).
 
+    Where layers were given something else than in a pass of few, by which no output moved, `moved`
+    tells so: then these are blocks of each example by itself, but not of the Jacobian of all.
+
     Raises:
         ValueError: If examples influence each other, or one is too large for `memory`.
     """
@@ -74,16 +78,15 @@ class Blocks:
     ):
         self.f, self.x, self.wrt, self.outputs = f, x, wrt, outputs
         self.plan = study(f, x, wrt="theta" if wrt == "theta" else "x", plan=plan)
-        if wrt != "theta" or outputs.known is not None:  # or else a pass over all may tell
-            self._insist_on(self.plan.few.output, self.plan.rows)
-        n, k = count_examples(x, checked=True), self.plan.shape.numel()
-        if wrt != "theta" and n > len(self.plan.rows):  # or else the study made these passes
-            for rows in others(self.plan.rows, slice(0, n)):
-                few = run_inputs(f, map_tensors(x, itemgetter(rows)))
-                self._insist_on(differentiable_output(few.output, len(rows)), rows)
+        self.moved = self.plan.moved
         at = f.theta if wrt == "theta" else variable(x, wrt)
+        n, k = count_examples(x, checked=True), self.plan.shape.numel()
         d = at.numel() if wrt == "theta" else at.numel() // n
         self.shape, self.dtype, self.device = (n, k, d), at.dtype, at.device
+        if wrt != "theta":
+            self._insist_on_company()
+        elif outputs.known is not None:  # or else a pass over all may tell
+            self._insist_on(self.plan.few.output, self.plan.rows)
         width, mapped = d * self.dtype.itemsize, wrt == "theta" and not self.plan.covered
         rows = k if wrt == "theta" else 1  # in x, what a backward pass leaves is written at once
         self.step = self._step(rows, width, memory, mapped=mapped)
@@ -142,7 +145,8 @@ class Blocks:
             fill(done, done.backward(each), places(self.f, into))
             self._insist_on(done.output, here)
         if found is None or not found[1]():
-            self._insist_on(self.plan.few.output, self.plan.rows)
+            self.moved |= found is not None
+            self._insist_on_company()
             rows = mapped_derivatives(
                 self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev
             )
@@ -155,6 +159,17 @@ class Blocks:
             self.outputs.known = output.detach()
             return
         insist_on_same_outputs(output, self.outputs()[here], dtypes_of(self.f))
+
+    def _insist_on_company(self) -> None:
+        """Refuse examples of which one moves the outputs of all others, wherever it is."""
+        f, plan, n, theta = self.f, self.plan, self.shape[0], self.wrt == "theta"
+        self._insist_on(plan.few.output, plan.rows)
+        if n <= len(plan.rows) or (theta and not plan.covered):
+            return  # the study made such passes
+        for rows in others(plan.rows, slice(0, n)):
+            x = map_tensors(self.x, itemgetter(rows))
+            few = run(f, plan.layers, x, shared=plan.by_hand) if theta else run_inputs(f, x)
+            self._insist_on(differentiable_output(few.output, len(rows)), rows)
 
     def _fill_inputs(self, here: slice, x: Any, into: Tensor) -> None:
         with torch.enable_grad():

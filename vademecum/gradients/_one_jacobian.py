@@ -145,10 +145,18 @@ class Jacobian(LinearOperator):
 
         Where there are no examples, or such as influence each other, by a backward pass a row.
         """
+        matrix = self._by_blocks()
+        return self._row_by_row() if matrix is None else matrix
+
+    def _by_blocks(self) -> Tensor | None:
+        """The matrix, or None where examples influence each other, or what layers are given."""
         try:
-            return self.blocks().view(self.shape) if self._wrt == "theta" else self._diagonal()
+            if self._wrt != "theta":
+                return self._diagonal()
+            matrix = self.blocks().view(self.shape)
         except Entangled:
-            return self._row_by_row()
+            return None
+        return None if self._blocks.moved else matrix
 
     def _diagonal(self) -> Tensor:
         n, k, d = self._blocks.shape
