@@ -214,10 +214,12 @@ def test_fooled_examples_leave_the_batch():
     seen = []
     before = lambda x: (seen.append(len(x)), x)[1]  # noqa: E731
     found = attack("pgd", net, x, y, "l2", radius=0.5, preprocess=before)
-    sizes = seen[3:-1]  # after the look at a few, the first pass and the last
+    looks = [3, 2, 2, len(x), 1, 1]  # at a few, and at both ends of all by themselves
+    assert seen[: len(looks)] == looks
+    sizes = seen[len(looks) : -1]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < len(x)
-    assert sum(seen[3:]) == int(found.queries.sum())
+    assert len(x) + sum(seen[len(looks) :]) == int(found.queries.sum())
 
 
 def test_outputs_with_logits_and_without_grad_mode():

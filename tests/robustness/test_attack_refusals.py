@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tests.robustness.attacked import ATTACKS, attack, examples, network
+from vademecum.robustness import certified_accuracy
 
 
 class _Spoilt(nn.Module):
@@ -23,7 +24,7 @@ class _Spoilt(nn.Module):
             "late nan": torch.where(x[:, :1] > 0.9, torch.nan, z),
             "chance": nn.functional.dropout(z, 0.5, training=True),
             "company": z - z.mean(0),
-            "largest": z / x.detach().abs().amax(),
+            "largest": z / x.detach().abs().amax().clamp(min=0.5),
             "one column": z[:, :1],
             "flat": z[:, 0],
             "constant": z.detach(),
@@ -57,12 +58,30 @@ def test_spoilt_models_are_refused_by_name(kind, message):
         attack("fgsm", net, x, torch.zeros(5, dtype=torch.long), "linf", radius=0.5)
 
 
-@pytest.mark.parametrize(("n", "place"), [(2, 0), (2, 1), (5, 0), (5, 2), (5, 4)])
+@pytest.mark.parametrize(("n", "place"), [(n, i) for n in (2, 3, 5) for i in range(n)])
 def test_one_example_that_all_depend_on(n, place):
-    x = torch.linspace(0, 0.1, 3 * n).view(n, 3)
+    x, y = torch.linspace(0, 0.1, 3 * n).view(n, 3), torch.zeros(n, dtype=torch.long)
     x[place, 1] = 0.9
     with pytest.raises(ValueError, match="model must treat examples independently"):
-        attack("fgsm", _Spoilt("largest"), x, torch.zeros(n, dtype=torch.long), "linf", radius=0.5)
+        attack("fgsm", _Spoilt("largest"), x, y, "linf", radius=0.5)
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        certified_accuracy(_Spoilt("largest"), x, y, norm="linf", radius=0.1)
+
+
+@pytest.mark.parametrize("place", [127, 128, 131])
+def test_one_image_that_all_of_its_portion_depend_on(place):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Conv2d(1, 3, 2)
+
+        def forward(self, x):
+            return self.layer(x / x.detach().abs().amax().clamp(min=0.5)).mean((2, 3))
+
+    x = torch.linspace(0.1, 0.2, 132 * 9).view(132, 1, 3, 3)
+    x[place, 0, 1, 1] = 0.9
+    with pytest.raises(ValueError, match="model must treat examples independently"):
+        attack("fgsm", Net(), x, torch.zeros(132, dtype=torch.long), "linf", radius=0.5)
 
 
 @pytest.mark.parametrize(

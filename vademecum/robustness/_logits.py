@@ -122,6 +122,17 @@ class Classifier:
         ]
         return z.detach(), values.detach(), _joined(slopes).contiguous()
 
+    def insist_on_company(self, x: Tensor, z: Tensor) -> None:
+        """Refuse a model that has other logits for examples by themselves than these, of all.
+
+        If all depend on one, both ends of what went through at once cannot be that one.
+        """
+        stop = 0
+        for part in self._parts(x):
+            start, stop = stop, stop + len(part)
+            for i in (start, stop - 1) if len(part) > 1 else ():
+                insist_on_same_outputs(self(x[i : i + 1]), z[i : i + 1], [z.dtype])
+
     def _filled(self, x: Tensor) -> Tensor:
         """A batch with more of its first example, up to the next rung, but no larger than any."""
         self._largest = max(self._largest, len(x))

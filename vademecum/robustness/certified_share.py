@@ -103,6 +103,7 @@ def certified_accuracy(
     as_threat(x, norm, radius, box)
     with as_classifier(model, x, y) as logits:
         z = logits(x)
+        logits.insist_on_company(x, z)
         y = as_labels("y", y, x, z.shape[1])
     right = z.argmax(1) == y
     knobs = {"norm": norm, "box": box, "arithmetic": arithmetic, "memory": memory}

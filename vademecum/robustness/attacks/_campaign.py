@@ -167,6 +167,7 @@ def _fight(search: Search, all_: Battle, loss: str | None) -> Attack:
     else:
         z, _, slope = logits.gradient(x, lambda z: goal.loss(z, loss))
     fooled = goal.reached(finite(z, "the inputs"))
+    logits.insist_on_company(x, z)
     steps, queries = torch.zeros_like(goal.y), torch.ones_like(goal.y)
     left = (~fooled & (threat.radius > 0)).nonzero()[:, 0]
     if len(left) == 0:
