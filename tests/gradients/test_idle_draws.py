@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from tests.gradients.test_jacobian import by_rows
 from tests.gradients.test_per_example import loop
@@ -126,6 +127,13 @@ def into_slices(h, x):
     return h
 
 
+def number(h):
+    """As functions of torch that are written in Python look for subclasses and modes."""
+    if has_torch_function_unary(h):
+        return handle_torch_function(number, (h,), h)
+    return int(torch.randint(1, 2, []))
+
+
 USED = {
     "compared": lambda h, x: h if torch.rand([]) < 1e-9 else 2 * h,
     "as NumPy's": lambda h, x: h * float(torch.rand(1).numpy()[0] > 0),
@@ -149,6 +157,7 @@ USED = {
     "seeded": seeded,
     "its generator": resampled,
     "unseen": unseen,
+    "a number": lambda h, x: h * number(h),
     "dropped": lambda h, x: F.dropout(h, 1e-9),
 }
 

@@ -123,6 +123,14 @@ def test_a_loss_that_is_no_number_on_the_way_is_told():
         critical_step(Places([0.0]), X, direction=torch.ones(1).double(), start=0.5, loss=hole)
 
 
+def test_a_loss_that_is_infinite_on_the_way_comes_back_there():
+    """Of (z - 1)^2 the zero would be 2, but from 1.9 on no step wins."""
+    hole = lambda z, _: torch.where((z - 2.1).abs() < 0.2, math.inf, (z - 1) ** 2).sum()  # noqa: E731
+    found = critical_step(Places([0.0]), X, direction=torch.ones(1).double(), start=0.5, loss=hole)
+    assert found.value == pytest.approx(1.9, rel=1e-3)
+    assert found.converged
+
+
 class Places(nn.Module):
     """Parameters that are the outputs, so that a loss sees where each step leads."""
 

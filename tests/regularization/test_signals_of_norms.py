@@ -6,6 +6,7 @@ from torch import nn
 
 from tests.regularization.signal_models import last
 from vademecum.regularization import signal_propagation
+from vademecum.regularization.signal._maps import Affine, Estimate, Normalised
 
 
 def test_batch_statistics_of_data_are_believed():
@@ -53,6 +54,17 @@ def test_groups_whose_means_theory_does_not_know_leave_a_correlation_within_one(
         assert row.predicted is not None
         assert row.predicted.correlation is not None
         assert -1 - 1e-9 <= row.predicted.correlation <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("p", "common", "correlation"),
+    [(0.75, 0.5, 0.5), (0.25, 0.5, -0.5), (0.75, 0.125, 1.0), (-0.25, -0.5, 0.5), (-0.5, 0.25, -1)],
+)
+def test_a_product_of_two_examples_is_no_larger_than_a_square(p, common, correlation):
+    """Half of a square of one are means: what is left of products is at most the other half."""
+    shares = torch.tensor([0.5, common, 1.0])
+    found = Normalised(4, 0.0, Affine(), centred=True, shares=shares).forward([Estimate(1, p, 0)])
+    assert found == (1, correlation, 0)
 
 
 @pytest.mark.parametrize("norm", [lambda: nn.InstanceNorm2d(60), lambda: nn.GroupNorm(30, 60)])
