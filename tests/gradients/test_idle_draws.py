@@ -171,6 +171,26 @@ def test_draws_that_something_takes(name):
     assert not net._forward_pre_hooks
 
 
+class MaskedBack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h):
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, *g):
+        return g[0] * torch.rand(g[0].shape[1]).to(g[0])
+
+
+@pytest.mark.parametrize("instrument", [per_example_gradients, gradient_norms])
+def test_draws_on_the_way_back(instrument):
+    net, (x, y) = Batch(lambda h, x: MaskedBack.apply(h)).double(), data()
+    state = torch.get_rng_state()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="its way back draws random numbers"):
+            instrument(net, x, y, loss=F.cross_entropy)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 class Ends(Batch):
     def forward(self, x):
         return resampled(super().forward(x), x)

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vademecum.models import named_tensors
-from vademecum.randomness import global_state
+from vademecum.models import Entangled, named_tensors
+from vademecum.randomness import global_state, own_randomness
 
-__all__ = ["draws_of", "uses_draws"]
+__all__ = ["draws_of", "no_draws_back", "uses_draws"]
 
 
 @contextmanager
@@ -36,6 +36,19 @@ def draws_of(model: nn.Module) -> Iterator[list[bool]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def no_draws_back() -> Iterator[None]:
+    """Refuse what draws random numbers on the way back, and give the generators back."""
+    with own_randomness(None):
+        before = global_state()
+        yield
+        if global_state() != before:
+            raise Entangled(
+                "model must have derivatives without chance in evaluation mode, but its way back"
+                " draws random numbers"
+            )
 
 
 def uses_draws(model: nn.Module, run: Callable[[], Any]) -> bool:

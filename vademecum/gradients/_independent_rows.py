@@ -36,7 +36,7 @@ from vademecum.gradients._footprints import (
     state_of,
     weighed,
 )
-from vademecum.gradients._idle_draws import draws_of, uses_draws
+from vademecum.gradients._idle_draws import draws_of, no_draws_back, uses_draws
 from vademecum.gradients._layer_calls import Layer
 from vademecum.gradients._layer_rules import COPY, EMBEDDING
 from vademecum.gradients._recorded_pass import Pass, copied, covered, layers_of, run
@@ -244,10 +244,12 @@ def _studied(
             " numbers, so that chance may move its outputs"
         )
     shape, saved = differentiable_output(done.output, len(rows)).shape[1:], saved // len(rows)
-    if wrt == "x":
-        insist_on_separate_rows(done)
     found = covered(done) if wrt == "theta" else None
-    apart, few = found is not None and is_apart(f, found, 1, anew=True), footprint(done)
+    with no_draws_back():
+        if wrt == "x":
+            insist_on_separate_rows(done)
+        apart = found is not None and is_apart(f, found, 1, anew=True)
+    few = footprint(done)
     return Plan(
         layers, apart, bool(few.uses), max(saved, 1), shape, rows, few, few.uses, copied(done),
         isinstance(done.result, Tensor), state,
