@@ -86,7 +86,7 @@ class Plan(NamedTuple):
     plain: bool  # whether the network gives a tensor
     state: list[Any]  # that the model was in
     known: bool = False  # from earlier
-    moved: bool = False  # whether layers had other inputs in other company, but outputs are alike
+    moved: bool = False  # in other company layers had other inputs, but outputs were alike
 
     @property
     def by_hand(self) -> bool:

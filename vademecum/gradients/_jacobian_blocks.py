@@ -60,8 +60,8 @@ class Outputs:
 class Blocks:
     """The blocks of a Jacobian, of `shape` (examples, outputs, variables).
 
-    Where layers were given something else than in a pass of few, by which no output moved, `moved`
-    tells so: then these are blocks of each example by itself, but not of the Jacobian of all.
+    Where a pass goes not as one of few did, but no output moved, `moved` tells so: then these are
+    blocks of each example by itself, and perhaps not of the Jacobian of all.
 
     Raises:
         ValueError: If examples influence each other, or one is too large for `memory`.
@@ -145,7 +145,7 @@ class Blocks:
             fill(done, done.backward(each), places(self.f, into))
             self._insist_on(done.output, here)
         if found is None or not found[1]():
-            self.moved |= found is not None
+            self.moved |= self.plan.covered and len(into) > self.plan.shared
             self._insist_on_company()
             rows = mapped_derivatives(
                 self.f, _flat, x, torch.zeros(len(into)), derivative=torch.func.jacrev

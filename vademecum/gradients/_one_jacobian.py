@@ -16,8 +16,10 @@ All are passes with the parameters as they were at the beginning.
 
 Where examples do not influence each other, the Jacobian consists of one *block* for each, $k \times
 P$ for $k$ outputs: $k$ backward passes bring all examples' rows, in $\theta$ by a rule for each
-kind of layer. All of this is exact up to rounding; that `memory` suffices is an estimate, from the
-bytes that autograd keeps for one example. The claims are `jacobian`, `jacobian_tensor` and
+kind of layer. Where the rules do not hold for all examples at once as they did for few, a product
+tells whether the blocks are those of the Jacobian. All of this is exact up to rounding; that
+`memory` suffices is an estimate, from the bytes that autograd keeps for one example; that product
+does not keep to it. The claims are `jacobian`, `jacobian_tensor` and
 `deep_jacobian`.
 """
 
@@ -31,7 +33,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from vademecum.arguments import floats, whole
-from vademecum.arrays import empty
+from vademecum.arrays import empty, lengths
 from vademecum.foundations.operators import LinearOperator
 from vademecum.gradients._independent_rows import recall
 from vademecum.gradients._jacobian_blocks import Blocks, Outputs
@@ -149,14 +151,22 @@ class Jacobian(LinearOperator):
         return self._row_by_row() if matrix is None else matrix
 
     def _by_blocks(self) -> Tensor | None:
-        """The matrix, or None where examples influence each other, or what layers are given."""
+        """The matrix, or None where examples influence each other, be it in layers alone."""
         try:
             if self._wrt != "theta":
                 return self._diagonal()
             matrix = self.blocks().view(self.shape)
         except Entangled:
             return None
-        return None if self._blocks.moved else matrix
+        return None if self._blocks.moved and not self._is(matrix) else matrix
+
+    def _is(self, matrix: Tensor) -> bool:
+        """Whether a product tells this matrix from the Jacobian, beyond rounding."""
+        coarse = matrix.is_cuda and matrix.dtype == torch.float32  # where TF32 may take its place
+        eps = max(torch.finfo(matrix.dtype).eps, 2.0**-10 if coarse else 0.0)
+        u = torch.arange(len(matrix), device=matrix.device).sin().to(matrix.dtype)
+        gap, size = (lengths(t.flatten()) for t in (u @ matrix - self.T @ u, matrix))
+        return not bool(gap > eps**0.5 * size)
 
     def _diagonal(self) -> Tensor:
         n, k, d = self._blocks.shape
