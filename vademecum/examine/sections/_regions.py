@@ -37,7 +37,7 @@ __all__ = ["Pieces", "pieces"]
 
 _PAIRS = 16  # segments between examples
 _FEW, _MANY = 100, 3000  # polygons to look for at first and at last, fewer of large networks
-_WORK = 2**37  # multiply-adds for all segments, and for the plane: 15 s of two cores, observed
+_WORK = 2**36  # multiply-adds for all segments, and for the plane: 7 s of two cores, observed
 _LIMIT = 20  # times as many polygons as were in sight are an error
 _SEED = "linear regions"
 _PARTS = 10_000  # of a segment, the first of which shows what the whole takes
