@@ -66,8 +66,14 @@ def examples_of(x: Any, y: Any) -> int:
 
 
 @torch.no_grad()
-def refuse_entangled_examples(model: nn.Module, x: Any, y: Tensor, output: Output) -> None:
-    """Refuse models that answer by chance or by company, and labels that they cannot give."""
+def refuse_entangled_examples(
+    model: nn.Module, x: Any, y: Tensor, output: Output, batch_size: int
+) -> None:
+    """Refuse models that answer by chance or by company, and labels that they cannot give.
+
+    Of each batch, in the order given, both ends are asked by themselves, too: if all depend on one
+    example, wherever it is, not both are that one.
+    """
     n = min(len(y), 8)
     some, parts = slice(n), (slice(n // 2), slice(n // 2, n))  # all may depend on one example
     with evaluation(model, fused=True):
@@ -91,6 +97,14 @@ def refuse_entangled_examples(model: nn.Module, x: Any, y: Tensor, output: Outpu
         )
     for here, other in zip(parts, others, strict=True):
         insist_on_same_outputs(other, z[here], dtypes)
+    with evaluation(model, fused=True):
+        for start in range(0, len(y), batch_size):
+            batch = slice(start, start + batch_size)
+            z = _called(model, map_tensors(x, itemgetter(batch)), output)
+            for i in (0, len(z) - 1):
+                end = slice(start + i, start + i + 1)
+                alone = _called(model, map_tensors(x, itemgetter(end)), output)
+                insist_on_same_outputs(alone, z[i : i + 1], dtypes)
 
 
 def _called(model: nn.Module, x: Any, output: Output) -> Any:

@@ -159,7 +159,8 @@ def pac_bayes_certificate(
     if isinstance(prior, str):
         choice("prior", prior, ("half", "init"))
     refuse_training_modes(model)
-    refuse_entangled_examples(model.model if given else model, x, y, output)
+    plain = model.model if given else model
+    refuse_entangled_examples(plain, x, y, output, settings.batch_size)
     learns = prior == "half" if isinstance(prior, str) and not given else False
     with given_back(generator):
         index = halves(n, prior_index, bound_index, split=learns, generator=generator)
