@@ -243,3 +243,25 @@ def test_a_lipschitz_constant_takes_700_passes(monkeypatch, seconds, cut):
     told: list[Any] = list(robustness._lipschitz(subject, clock, {}))
     assert clock.cut == cut
     assert [each.value for each in told] == ([] if cut else [1.0, 1.0])  # never above its bound
+
+
+class Doubling(nn.Linear):
+    """Writes into its input."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(input.mul_(2))
+
+
+def test_what_a_network_writes_into_its_input_reaches_no_other_part():
+    torch.manual_seed(0)
+    model, x, y = Doubling(4, 3), torch.randn(40, 4), torch.arange(40) % 3
+    study = Study(model, x, y)
+    examples = best_examples(study)
+    assert examples is not None
+    before = examples.x.clone()
+    subject = Subject(study, model, ball_of(x), examples)
+    wanted = nn.functional.linear(2 * before, model.weight, model.bias).argmax(1) == examples.y
+    for _ in range(2):
+        assert subject.right(40).equal(wanted)
+    Clock(math.inf).pass_seconds(model, examples.x)
+    assert examples.x.equal(before)

@@ -279,3 +279,14 @@ def test_pac_bayes_certificate_refuses_one_example_that_all_depend_on(place: int
     x[place, 1] = 100.0
     with pytest.raises(Entangled, match="model must treat examples independently"):
         certify(ByTheLargest(3, 3), x=x)
+
+
+class Clamping(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.clamp_(-0.5, 0.5))
+
+
+def test_pac_bayes_certificate_leaves_examples_to_a_model_that_works_in_place():
+    x = X.clone()
+    certify(Clamping(3, 3), x=x)
+    assert x.equal(X)

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from vademecum.models import call_arguments
+from vademecum.models import call_arguments, map_tensors
 
 __all__ = ["Clock", "OutOfTime"]
 
@@ -110,9 +110,9 @@ class Clock:
     @torch.no_grad()
     def pass_seconds(self, model: nn.Module, x: Any) -> float:
         """What a forward pass takes, the second time."""
-        args, kwargs = call_arguments(x)
-        model(*args, **kwargs)
-        return self._timed(lambda _: model(*args, **kwargs), 1)
+        once, again = (call_arguments(map_tensors(x, Tensor.clone)) for _ in range(2))
+        model(*once[0], **once[1])  # which may work in place
+        return self._timed(lambda _: model(*again[0], **again[1]), 1)
 
     def _timed(self, work: Callable[[int], Any], size: int) -> float:
         start = self._settled()

@@ -54,7 +54,8 @@ class Subject(NamedTuple):
         """Which of the first m it answers right as they are."""
         (x, y), size = self.some(m), self.study.batch
         with evaluation(self.model):
-            answers = [called(self.model, x[i : i + size]).argmax(1) for i in range(0, m, size)]
+            parts = [x[i : i + size].clone() for i in range(0, m, size)]  # some work in place
+            answers = [called(self.model, part).argmax(1) for part in parts]
         return torch.cat(answers) == y
 
     def knobs(self, name: str) -> dict[str, Any]:
