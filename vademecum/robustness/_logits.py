@@ -59,6 +59,7 @@ class Classifier:
 
     Attributes:
         classes: How many logits it gave for an example; 0 before it was asked.
+        writes: Whether the model writes into its inputs, so that it is given copies.
 
     Args:
         model: The module.
@@ -77,7 +78,7 @@ class Classifier:
     ):
         self._model, self._before, self._portion, self._rungs = model, preprocess, portion, rungs
         self._largest = 0  # of the batches so far
-        self.classes = 0
+        self.classes, self.writes = 0, False
 
     def __call__(self, x: Tensor) -> Tensor:
         """The logits (n, k), without a graph."""
@@ -87,6 +88,7 @@ class Classifier:
     def traced(self, x: Tensor) -> Tensor:
         """The logits (n, k), with a graph where autograd is on."""
         n = len(x)
+        x = x.clone() if self.writes else x
         x = self._filled(x) if self._rungs else x
         z = chosen_output(self._model(x if self._before is None else self._before(x)))
         if not isinstance(z, Tensor) or z.ndim != 2 or len(z) != len(x) or z.shape[1] < 2:
@@ -245,7 +247,9 @@ def _joined(parts: list[Tensor]) -> Tensor:
 def _look_at(logits: Classifier, x: Tensor, y: Tensor | None, *, steady: bool) -> None:
     """Refuse labels and models that make no sense, by the logits of a few examples."""
     some = x[sorted({0, len(x) // 2, len(x) - 1})].detach().clone()
-    z = logits(some)
+    seen = some.clone()
+    z = logits(seen)
+    logits.writes = seen._version > 0  # which counts writes, also of what was there already
     if not z.is_floating_point() or not bool(z.isfinite().all()):
         given = z.dtype if not z.is_floating_point() else z[~z.isfinite()][0].item()
         raise ValueError(f"logits of model must be finite and floating point, got {given}")
